@@ -16,6 +16,7 @@ import numpy as np
 
 from depthrank.errors import DepthrankError
 from depthrank.factors import Factors, check_dims
+from depthrank.memory import require
 from depthrank.seeds import generator
 
 __all__ = ["AlphaM", "Balanced", "Gaussian", "Identity", "Orthogonal", "TiedGaussian"]
@@ -29,6 +30,15 @@ def _check_scale(init_scale: Any) -> None:
             f"init_scale is {init_scale!r}; it must be a finite number > 0 (from factors that are "
             "all zero, gradient flow never moves)."
         )
+
+
+def _check_sizes(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return valid sizes whose factors fit in memory."""
+    sizes = check_dims(dims)
+    entries = sum(into * out for into, out in pairwise(sizes))
+    advice = "Give smaller hidden widths."
+    require(8 * entries, f"the float64 factors of sizes {sizes}", advice)
+    return sizes
 
 
 def _entry_std(init_scale: float, sizes: tuple[int, ...]) -> float:
@@ -77,7 +87,7 @@ class AlphaM:
 
     def __call__(self, dims: tuple[int, ...], seed: int = 0) -> Factors:
         """Return the factors of sizes `dims`; `seed` is ignored."""
-        sizes = check_dims(dims)
+        sizes = _check_sizes(dims)
         factors = []
         for n_in, n_out in pairwise(sizes):
             W = np.full((n_out, n_in), self.alpha / self.m)  # alpha / inf is 0
@@ -110,7 +120,7 @@ class Gaussian:
 
     def __call__(self, dims: tuple[int, ...], seed: int = 0) -> Factors:
         """Return the factors of sizes `dims` drawn from the stream "init" of `seed`."""
-        sizes = check_dims(dims)
+        sizes = _check_sizes(dims)
         std = _entry_std(self.init_scale, sizes)
         rng = generator(seed, "init")
         return tuple(std * rng.standard_normal((n_out, n_in)) for n_in, n_out in pairwise(sizes))
@@ -141,7 +151,7 @@ class TiedGaussian:
 
     def __call__(self, dims: tuple[int, ...], seed: int = 0) -> Factors:
         """Return equal factors of sizes `dims` drawn from the stream "init" of `seed`."""
-        sizes = check_dims(dims)
+        sizes = _check_sizes(dims)
         if len(set(sizes)) > 1:
             raise DepthrankError(
                 f"TiedGaussian got dims {sizes}; all factors are the same matrix, so all sizes "
@@ -176,7 +186,7 @@ class Identity:
 
     def __call__(self, dims: tuple[int, ...], seed: int = 0) -> Factors:
         """Return the factors of sizes `dims`; `seed` is ignored."""
-        sizes = check_dims(dims)
+        sizes = _check_sizes(dims)
         value = (self.init_scale / math.sqrt(min(sizes))) ** (1 / (len(sizes) - 1))
         return tuple(value * np.eye(n_out, n_in) for n_in, n_out in pairwise(sizes))
 
@@ -207,7 +217,7 @@ class Orthogonal:
 
     def __call__(self, dims: tuple[int, ...], seed: int = 0) -> Factors:
         """Return the factors of sizes `dims` drawn from the stream "init" of `seed`."""
-        sizes = check_dims(dims)
+        sizes = _check_sizes(dims)
         rng = generator(seed, "init")
         frames = [_haar(rng, n_out, n_in) for n_in, n_out in pairwise(sizes)]
         product = frames[0]
@@ -268,7 +278,7 @@ class Balanced:
         DepthrankError
             If `dims` does not end in the matrix's sizes, or a hidden width is below its rank.
         """
-        sizes = check_dims(dims)
+        sizes = _check_sizes(dims)
         m, n = self.matrix.shape
         if (sizes[-1], sizes[0]) != (m, n):
             raise DepthrankError(
