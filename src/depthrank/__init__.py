@@ -1,5 +1,88 @@
-"""Matrix completion by deep matrix factorisation: depth is the regulariser."""
+"""Matrix completion by deep matrix factorisation: depth is the regulariser.
+
+The public surface, grouped as in the documentation. Names are looked up when first used, so that
+importing the package costs milliseconds and JAX is loaded only by what integrates or trains.
+
+What is seen
+    Observations, read, patterns, connectivity
+How it starts
+    AlphaM, Gaussian, TiedGaussian, Identity, Orthogonal, Balanced
+What came out
+    end_to_end, imbalance, singular_values, stable_rank, effective_rank, numerical_rank, spectra
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from depthrank._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from depthrank import patterns, spectra
+    from depthrank.factors import end_to_end, imbalance
+    from depthrank.initialization import (
+        AlphaM,
+        Balanced,
+        Gaussian,
+        Identity,
+        Orthogonal,
+        TiedGaussian,
+    )
+    from depthrank.observations import Observations
+    from depthrank.spectra import effective_rank, numerical_rank, singular_values, stable_rank
+
+__all__ = [
+    "AlphaM",
+    "Balanced",
+    "Gaussian",
+    "Identity",
+    "Observations",
+    "Orthogonal",
+    "TiedGaussian",
+    "__version__",
+    "effective_rank",
+    "end_to_end",
+    "imbalance",
+    "numerical_rank",
+    "patterns",
+    "singular_values",
+    "spectra",
+    "stable_rank",
+]
+
+# Where each name lives. A function may not share its name with a module of this folder: importing
+# that module would put the module in the function's place. tests/test_surface.py holds the three
+# lists of this file together.
+_MODULES = ("patterns", "spectra")
+_HOMES = {
+    "factors": ("end_to_end", "imbalance"),
+    "initialization": (
+        "AlphaM",
+        "Balanced",
+        "Gaussian",
+        "Identity",
+        "Orthogonal",
+        "TiedGaussian",
+    ),
+    "observations": ("Observations",),
+    "spectra": ("effective_rank", "numerical_rank", "singular_values", "stable_rank"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+if (
+    not TYPE_CHECKING
+):  # hidden from type checkers, which would take any misspelt name for a real one
+
+    def __getattr__(name: str) -> Any:
+        """Load a public name at its first use (PEP 562)."""
+        if name in _MODULES:
+            return import_module(f"depthrank.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'depthrank' has no attribute {name!r}")
+        value = getattr(import_module(f"depthrank.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return list(__all__)
