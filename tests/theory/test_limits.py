@@ -3,10 +3,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.theory.cases import assert_close, assert_expected, of_kind
 
 from depthrank.errors import DepthrankError
 from depthrank.theory import limits, limits_grid, ratio_bounds, small_alpha_rate
+from tests.theory.cases import assert_close, assert_expected, of_kind
 
 INF = float("inf")
 
@@ -217,8 +217,10 @@ def test_errors_name_the_failed_assumption(change, match):
 
 
 def test_other_errors():
-    with pytest.raises(DepthrankError, match="dense limits are built up to 4096"):
-        limits(depth=3, alpha=0.1, m=2.0, n_blocks=5000).end_to_end()
+    with pytest.raises(
+        DepthrankError, match=r"a dense 5000000 x 5000000 limit needs .*singular_values"
+    ):
+        limits(depth=3, alpha=0.1, m=2.0, n_blocks=5_000_000).end_to_end()
     with pytest.raises(DepthrankError, match="needs n_blocks >= 2 and finite values > 0"):
         limits_grid(depth=3, alpha=[0.1], m=2.0, n_blocks=1)
     with pytest.raises(DepthrankError, match="keeps the start outside the blocks"):

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from depthrank.errors import DepthrankError
-
-LARGEST_DENSE = 4096
+from depthrank.memory import require
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,9 +98,9 @@ def rank_measures(
 
 
 def check_dense(dimension: int) -> None:
-    """Refuse to build a dense limit that would not sit comfortably in memory."""
-    if dimension > LARGEST_DENSE:
-        raise DepthrankError(
-            f"the limit is a {dimension} x {dimension} matrix, {8e-9 * dimension**2:.1f} GB; dense "
-            f"limits are built up to {LARGEST_DENSE}. Use singular_values and the entry values."
-        )
+    """Refuse to build a dense limit that would not fit in memory."""
+    require(
+        5 * 8 * dimension**2,
+        f"a dense {dimension} x {dimension} limit",
+        "singular_values and the entry values say the same.",
+    )

@@ -74,7 +74,7 @@ class Limits(RankMeasures):
     regime: str
 
     def end_to_end(self) -> Array:
-        """Return the limit itself, shape (d, d) with d = n_blocks * block_size <= 4096."""
+        """Return the limit itself, shape (d, d) with d = n_blocks * block_size."""
         check_dense(self.n_blocks * self.block_size)
         blocks = np.kron(np.eye(self.n_blocks), np.ones((self.block_size, self.block_size)))
         return np.where(blocks > 0, self.in_block_entry, self.cross_block_entry)
