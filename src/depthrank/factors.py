@@ -27,7 +27,7 @@ def _positive(value: Any, name: str) -> int:
 
 
 def dims(
-    shape: tuple[int, int], depth: int, width: int | Sequence[int] | None = None
+    shape: tuple[int, int], depth: int, width: int | Sequence[int] | np.ndarray | None = None
 ) -> tuple[int, ...]:
     """Return the sizes (n, d_1, ..., d_{L-1}, m) of a chain of factors.
 
@@ -76,7 +76,7 @@ def dims(
     return (n, *hidden, m)
 
 
-def check_dims(sizes: Sequence[int]) -> tuple[int, ...]:
+def check_dims(sizes: Sequence[int] | np.ndarray) -> tuple[int, ...]:
     """Return `sizes` as a tuple of ints, at least two, all positive.
 
     Parameters
