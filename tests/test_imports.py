@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(["_version", "arrays", "errors", "memory", "seeds", "source"]),
     frozenset(["conversion", "coordinates", "files", "frames", "observations"])
     | frozenset(["factors", "patterns", "spectra", "weights"]),
-    frozenset(["connectivity", "initialization", "theory"]),
+    frozenset(["graph", "initialization", "theory"]),
     frozenset({"dynamics"}),
     frozenset({"plasticity"}),
     frozenset(["completion", "networks", "studies", "sweeps"]),

@@ -75,18 +75,34 @@ def test_each_name_is_what_its_home_calls_so(name: str) -> None:
     assert not isinstance(getattr(depthrank, name), ModuleType)
 
 
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, depthrank
+for module in pkgutil.walk_packages(depthrank.__path__, "depthrank."):
+    if ".networks" not in module.name and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+
+
 def test_names_survive_the_import_of_every_module() -> None:
     """Importing a submodule binds its name on the package; it must not hide a function."""
     said = python(
-        "import pkgutil, importlib, depthrank\n"
-        "for module in pkgutil.walk_packages(depthrank.__path__, 'depthrank.'):\n"
-        "    if '.networks' not in module.name and not module.name.endswith('__main__'):\n"
-        "        importlib.import_module(module.name)\n"
-        "from types import ModuleType\n"
+        IMPORT_EVERYTHING + "from types import ModuleType\n"
         "for name in (*depthrank._MODULES, *depthrank._HOME_OF):\n"
         "    if isinstance(getattr(depthrank, name), ModuleType): print(name)\n"
     )
     assert said.split() == list(depthrank._MODULES)
+
+
+def test_functions_named_after_their_subject_are_callable_whatever_is_imported() -> None:
+    said = python(
+        IMPORT_EVERYTHING + "import numpy as np\n"
+        "from depthrank import Observations, connectivity, coupling, limits\n"
+        "seen = Observations.from_mask(np.ones((3, 2)), [[1, 0], [0, 1], [0, 0]])\n"
+        "print(connectivity(seen).n_components)\n"
+        "print(coupling((np.eye(3, 2),), seen).shape)\n"
+        "print(limits(depth=2, alpha=0.1, m=2.0, n_blocks=2).depth)\n"
+    )
+    assert said.split("\n")[:3] == ["2", "(2, 2)", "2"]
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -4,11 +4,13 @@ The public surface, grouped as in the documentation. Names are looked up when fi
 importing the package costs milliseconds and JAX is loaded only by what integrates or trains.
 
 What is seen
-    Observations, read, patterns, connectivity
+    Observations, patterns, connectivity
 How it starts
     AlphaM, Gaussian, TiedGaussian, Identity, Orthogonal, Balanced
 What came out
     end_to_end, imbalance, singular_values, stable_rank, effective_rank, numerical_rank, spectra
+What it means
+    limits, coupling, coupling_strength, theory
 """
 
 from importlib import import_module
@@ -17,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 from depthrank._version import __version__
 
 if TYPE_CHECKING:
-    from depthrank import patterns, spectra
+    from depthrank import patterns, spectra, theory
+    from depthrank.errors import DepthrankError
     from depthrank.factors import end_to_end, imbalance
+    from depthrank.graph import connectivity
     from depthrank.initialization import (
         AlphaM,
         Balanced,
@@ -29,32 +33,41 @@ if TYPE_CHECKING:
     )
     from depthrank.observations import Observations
     from depthrank.spectra import effective_rank, numerical_rank, singular_values, stable_rank
+    from depthrank.theory import coupling, coupling_strength, limits
 
 __all__ = [
     "AlphaM",
     "Balanced",
+    "DepthrankError",
     "Gaussian",
     "Identity",
     "Observations",
     "Orthogonal",
     "TiedGaussian",
     "__version__",
+    "connectivity",
+    "coupling",
+    "coupling_strength",
     "effective_rank",
     "end_to_end",
     "imbalance",
+    "limits",
     "numerical_rank",
     "patterns",
     "singular_values",
     "spectra",
     "stable_rank",
+    "theory",
 ]
 
 # Where each name lives. A function may not share its name with a module of this folder: importing
 # that module would put the module in the function's place. tests/test_surface.py holds the three
 # lists of this file together.
-_MODULES = ("patterns", "spectra")
+_MODULES = ("patterns", "spectra", "theory")
 _HOMES = {
+    "errors": ("DepthrankError",),
     "factors": ("end_to_end", "imbalance"),
+    "graph": ("connectivity",),
     "initialization": (
         "AlphaM",
         "Balanced",
@@ -65,12 +78,12 @@ _HOMES = {
     ),
     "observations": ("Observations",),
     "spectra": ("effective_rank", "numerical_rank", "singular_values", "stable_rank"),
+    "theory": ("coupling", "coupling_strength", "limits"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-if (
-    not TYPE_CHECKING
-):  # hidden from type checkers, which would take any misspelt name for a real one
+# Hidden from type checkers, which would otherwise take any misspelt name for a real one.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Load a public name at its first use (PEP 562)."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from depthrank.connectivity import connectivity
+from depthrank.graph import connectivity
 from depthrank.errors import DepthrankError
 from depthrank.factors import check_factors
 from depthrank.memory import require

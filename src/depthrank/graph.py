@@ -146,14 +146,13 @@ class Connectivity:
         j = _positions(cols, self.shape[1], "column")
         i, j = np.broadcast_arrays(i, j)
         of_row, of_col = self.row_component[i], self.col_component[j]
-        codes = np.where(of_row == of_col, WITHIN, ACROSS).astype(np.int8)
-        codes[(of_row < 0) | (of_col < 0)] = ISOLATED
-        keys = i * self.shape[1] + j
-        place = np.searchsorted(self._keys, keys)
-        known = place < len(self._keys)
-        known[known] = self._keys[place[known]] == keys[known]
-        codes[known] = OBSERVED
-        return codes
+        codes = np.where(of_row == of_col, WITHIN, ACROSS)
+        codes = np.where((of_row < 0) | (of_col < 0), ISOLATED, codes)
+        if len(self._keys):
+            keys = i * self.shape[1] + j
+            nearest = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            codes = np.where(self._keys[nearest] == keys, OBSERVED, codes)
+        return codes.astype(np.int8)
 
     def determination(self) -> np.ndarray:
         """Return the code of every entry as a dense table.
