@@ -1,0 +1,70 @@
+"""Sphinx configuration. `make docs` builds strictly: a warning fails."""
+
+import pkgutil
+import sys
+from pathlib import Path
+
+import depthrank
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from figures import limits_by_depth  # noqa: E402
+
+project = "depthrank"
+author = "The depthrank authors"
+release = version = depthrank.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = False  # one page a module, written below
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say more: shapes, units, conventions
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = f"depthrank {release}"
+
+# The API pages, grouped in the order things flow. A group shows the modules that exist.
+GROUPS = {
+    "What is seen": ("observations", "files", "patterns", "graph"),
+    "How it starts": ("factors", "initialization"),
+    "How it moves": ("dynamics",),
+    "What came out": ("spectra", "weights"),
+    "What it means": ("theory", "plasticity"),
+    "Filling a table": ("completion",),
+    "Studies, sweeps, networks": ("studies", "sweeps", "networks"),
+    "Reports": ("report",),
+    "Ground": ("errors", "seeds", "memory"),
+}
+
+
+def write_api_pages() -> None:
+    """Write docs/api/generated: groups.inc, the index by group, and a page per module."""
+    present = {module.name for module in pkgutil.iter_modules(depthrank.__path__)}
+    folder = HERE / "api" / "generated"
+    folder.mkdir(parents=True, exist_ok=True)
+    index: list[str] = []
+    for title, names in GROUPS.items():
+        names = tuple(name for name in names if name in present)
+        if names:
+            index += [title, "-" * len(title), "", ".. toctree::", "   :maxdepth: 1", ""]
+            index += [f"   depthrank.{name} <generated/{name}>" for name in names] + [""]
+        for name in names:
+            heading = f"depthrank.{name}"
+            page = [heading, "=" * len(heading), "", f".. automodule:: {heading}", "   :members:"]
+            (folder / f"{name}.rst").write_text("\n".join(page) + "\n")
+    (folder / "groups.inc").write_text("\n".join(index) + "\n")
+
+
+write_api_pages()
+limits_by_depth()
