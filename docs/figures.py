@@ -22,7 +22,7 @@ def limits_by_depth() -> None:
     axes.set_xlabel("alpha, the scale of the start")
     axes.set_ylabel("stable rank of the limit")
     axes.set_ylim(0, 10.5)
-    axes.legend()
+    axes.legend(loc="center left")
     folder = HERE / "_build" / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "depthrank"}):

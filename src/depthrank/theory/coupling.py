@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from depthrank.graph import connectivity
 from depthrank.errors import DepthrankError
 from depthrank.factors import check_factors
+from depthrank.graph import connectivity
 from depthrank.memory import require
 
 __all__ = [
@@ -44,7 +44,7 @@ class CouplingSummary:
     Attributes
     ----------
     rms, largest : float
-        Root mean square and largest abs(c) over all pairs of distinct observed entries; 0 without any.
+        Root mean square and largest magnitude over pairs of distinct observed entries; 0 without any.
     rms_across, largest_across : float
         The same over pairs that lie in different connected components of the observation graph:
         identically zero at depth 2.
