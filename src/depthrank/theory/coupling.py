@@ -44,7 +44,7 @@ class CouplingSummary:
     Attributes
     ----------
     rms, largest : float
-        Root mean square and largest magnitude over pairs of distinct observed entries; 0 without any.
+        Root mean square and largest magnitude over pairs of distinct entries; 0 without any.
     rms_across, largest_across : float
         The same over pairs that lie in different connected components of the observation graph:
         identically zero at depth 2.
