@@ -24,7 +24,7 @@ class RankMeasures:
     nuclear_norm : float
         Their sum.
     stable_rank, effective_rank, effective_rank_power2 : float
-        ||W||_F^2 / ||W||_2^2, and exp of the entropy of s / sum(s) and of s^2 / sum(s^2); nan for
+        ‖W‖_F² / ‖W‖_2², and exp of the entropy of s / sum(s) and of s^2 / sum(s^2); nan for
         the zero matrix, where no rank is defined.
     stable_rank_minus_1, effective_rank_minus_1 : float
         The same less one, accurate even where the measure itself rounds to 1.

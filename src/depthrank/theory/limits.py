@@ -26,6 +26,8 @@ from depthrank.theory._measures import (
 from depthrank.theory._roots import PairClock, log_offsets, solve_log_x
 from depthrank.theory._start import check_depth, check_start, start_logs
 
+__all__ = ["Limits", "LimitsGrid", "half_time", "limits", "limits_grid"]
+
 Array = NDArray[np.float64]
 
 

@@ -8,6 +8,8 @@ from depthrank.errors import DepthrankError
 from depthrank.theory._roots import log_offsets
 from depthrank.theory._start import check_depth, check_start, start_logs
 
+__all__ = ["SmallAlphaRate", "ratio_bounds", "small_alpha_rate"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SmallAlphaRate:
