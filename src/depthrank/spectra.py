@@ -62,6 +62,11 @@ def _relative(s: Any) -> tuple[Array, Array, Any]:
     return s / xp.where(top == 0, xp.ones_like(top), top)[..., None], top, xp
 
 
+def _plain(value: Array) -> Array:
+    """Return NumPy's zero-dimensional arrays, which `where` gives, as scalars like its sums."""
+    return value[()] if value.ndim == 0 else value
+
+
 def singular_values(X: Any) -> Array:
     """Return the singular values, descending.
 
@@ -153,7 +158,7 @@ def effective_rank_of(s: Any, power: float = 1) -> Array:
     p = weights / xp.where(total == 0, xp.ones_like(total), total)[..., None]
     # p log p tends to 0 with p, so that no epsilon is needed inside the logarithm
     entropy = -xp.sum(p * xp.log(xp.where(p == 0, xp.ones_like(p), p)), axis=-1)
-    return xp.where(top == 0, xp.zeros_like(top), xp.exp(entropy))[()]
+    return _plain(xp.where(top == 0, xp.zeros_like(top), xp.exp(entropy)))
 
 
 def effective_rank(X: Any, power: float = 1) -> Array:
@@ -213,7 +218,7 @@ def numerical_rank_of(s: Any, tol: float) -> Array:
         raise DepthrankError(f"tol is {tol!r}; it is relative to s_1 and must be in [0, 1).")
     r, top, xp = _relative(s)
     count = xp.count_nonzero(r > tol, axis=-1)
-    return xp.where(xp.isnan(top), -xp.ones_like(count), count)[()] if is_traced(s) else count
+    return xp.where(xp.isnan(top), -xp.ones_like(count), count) if is_traced(s) else count
 
 
 def numerical_rank(X: Any, tol: float | None = None) -> Array:
@@ -367,7 +372,7 @@ def condition_number_of(s: Any) -> Array:
     singular = last < xp.finfo(r.dtype).smallest_normal
     one = xp.ones_like(last)
     quotient = xp.where(singular, one * math.inf, one / xp.where(singular, one, last))
-    return xp.where(top == 0, xp.zeros_like(top), quotient)[()]
+    return _plain(xp.where(top == 0, xp.zeros_like(top), quotient))
 
 
 def condition_number(X: Any) -> Array:
