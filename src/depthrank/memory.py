@@ -81,25 +81,22 @@ def _machine_room() -> int | None:
         return None
 
 
-def _group_room() -> int | None:
+def _group_room(root: Path = _CGROUP_ROOT, own: str | None = None) -> int | None:
     """Room under the tightest limit on the path from this process's control group to the root."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        own = next((line[4:] for line in lines if line.startswith("0::/")), "")
+        lines = (Path("/proc/self/cgroup").read_text() if own is None else own).splitlines()
     except OSError:
         return None
-    folder = _CGROUP_ROOT / own
+    folder = root / next((line[4:] for line in lines if line.startswith("0::/")), "")
+    inside = [group for group in (folder, *folder.parents) if group.is_relative_to(root)]
     rooms = []
-    for group in (folder, *folder.parents):
-        limit, used = _number(group / "memory.max"), _number(group / "memory.current")
+    for group, limit_name, used_name in (
+        *((group, "memory.max", "memory.current") for group in inside),
+        (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),  # version 1
+    ):
+        limit, used = _number(group / limit_name), _number(group / used_name)
         if limit is not None and used is not None:
             rooms.append(max(limit - used + _droppable(group), 0))
-        if group == _CGROUP_ROOT:
-            break
-    old_limit = _number(_CGROUP_ROOT / "memory" / "memory.limit_in_bytes")  # version 1
-    old_used = _number(_CGROUP_ROOT / "memory" / "memory.usage_in_bytes")
-    if old_limit is not None and old_used is not None:
-        rooms.append(max(old_limit - old_used + _droppable(_CGROUP_ROOT / "memory"), 0))
     return min(rooms, default=None)
 
 

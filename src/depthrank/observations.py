@@ -131,7 +131,7 @@ class Observations:
     @classmethod
     def from_dense(
         cls,
-        X: ArrayLike,
+        X: Any,
         *,
         missing: Any = np.nan,
         row_labels: Iterable[Any] | None = None,

@@ -117,5 +117,5 @@ def read_mtx(path: Path, raw: bytes, *, missing: Any, duplicates: Duplicates) ->
 def _reason(kind: str, error: Exception) -> str:
     if "allow_pickle" in str(error):
         return "the file holds Python objects, which are not read (no pickles); save numbers only."
-    detail = str(error).strip().splitlines()
-    return f"this cannot be read as {kind}: {detail[0] if detail else type(error).__name__}."
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return f"this cannot be read as {kind}: {lines[0].rstrip('.')}."
