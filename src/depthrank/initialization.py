@@ -7,10 +7,11 @@ of the end-to-end matrix W_L ··· W_1, exact or in expectation as each class s
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +20,10 @@ from depthrank.factors import Factors, check_dims
 from depthrank.memory import require
 from depthrank.seeds import generator
 
-__all__ = ["AlphaM", "Balanced", "Gaussian", "Identity", "Orthogonal", "TiedGaussian"]
+__all__ = ["AlphaM", "Balanced", "Gaussian", "Identity", "Orthogonal", "Start", "TiedGaussian"]
+
+# Any function of (dims, seed) that returns factors is a start; the classes below are such.
+Start: TypeAlias = Callable[[tuple[int, ...], int], Factors]
 
 
 def _check_scale(init_scale: Any) -> None:

@@ -1,0 +1,1 @@
+"""How factors move: exact gradient flow, its solver, and descent by optimisers."""
