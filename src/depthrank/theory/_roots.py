@@ -77,12 +77,14 @@ def mode_value(depth: int, x: Array, offsets: Array, multiplicities: Array) -> A
     return np.asarray(terms.sum(axis=-1) / multiplicities.sum())
 
 
-def shortfall(depth: int, x: Array, x_star: float, offsets: Array, multiplicities: Array) -> Array:
-    """Tau - F(x), with F(x_star) = tau, without the cancellation of the plain difference."""
+def shortfall(
+    depth: int, delta: Array, x_star: float, offsets: Array, multiplicities: Array
+) -> Array:
+    """F(x_star) - F(x_star + delta), without the cancellation of the plain difference."""
     q = depth / (depth - 2)
     base = x_star + offsets
     with np.errstate(invalid="ignore"):
-        terms = base**-q * np.expm1(-q * np.log1p((x[..., None] - x_star) / base))
+        terms = base**-q * np.expm1(-q * np.log1p(delta[..., None] / base))
     terms = np.where(np.isfinite(base), terms, 0.0)
     return np.asarray(-(multiplicities * terms).sum(axis=-1) / multiplicities.sum())
 
@@ -126,12 +128,14 @@ class PairClock:
 
     def _integrand(self, z: Array) -> Array:
         power = self.depth - 2
-        x = self.x(z)
         if self.tau <= 0:
+            x = self.x(z)
             excess = mode_value(self.depth, x, self.offsets, self.mult) - self.tau
             return np.asarray(x / (power * excess))
-        gap = shortfall(self.depth, x, self.x_star, self.offsets, self.mult)
-        return np.asarray((self.x0 - self.x_star) * np.exp(-z) / (power * gap))
+        delta = (self.x0 - self.x_star) * np.exp(-z)
+        return np.asarray(
+            delta / (power * shortfall(self.depth, delta, self.x_star, self.offsets, self.mult))
+        )
 
     def time(self, z: float) -> float:
         """Time at which the flow passes inner coordinate z."""
@@ -142,12 +146,20 @@ class PairClock:
         nodes = edges[:-1, None] + widths[:, None] * _NODES
         return float((self._integrand(nodes) @ _WEIGHTS) @ widths)
 
-    def state(self, t: float) -> float:
-        """State x at time t >= 0: unit steps of z until t is passed, then Newton inside."""
+    def excess(self, z: float) -> float:
+        """F - tau at inner coordinate z, to full relative accuracy."""
+        if self.tau <= 0:
+            value = mode_value(self.depth, self.x(np.array(z)), self.offsets, self.mult)
+            return float(value) - self.tau
+        delta = np.array((self.x0 - self.x_star) * np.exp(-z))
+        return -float(shortfall(self.depth, delta, self.x_star, self.offsets, self.mult))
+
+    def at(self, t: float) -> float:
+        """Inner coordinate z at time t >= 0: unit steps until t is passed, then Newton inside."""
         z, elapsed = 0.0, 0.0
         while True:
             step = float(self._integrand(z + _NODES) @ _WEIGHTS)
-            if elapsed + step >= t or (self.tau > 0 and z > 36.0):
+            if elapsed + step >= t or (self.tau > 0 and z > 600.0):
                 break
             z, elapsed = z + 1.0, elapsed + step
         inner, low, high = 0.5, 0.0, 1.0
@@ -159,4 +171,4 @@ class PairClock:
             if abs(new - inner) < 1e-15:
                 break
             inner = new
-        return float(self.x(np.array(z + inner)))
+        return z + inner

@@ -183,7 +183,7 @@ def limits(
             log_ratio=float("nan"),
             regime="target <= 0: every eigenvalue decays and the flow stops at the zero matrix",
         )
-    gap = _gap(depth, n, np.array(np.log(tau)), log_e1, log_r)
+    gap = pair_gap(depth, n, np.array(np.log(tau)), log_e1, log_r)
     log_s1 = np.log(n * tau) - np.log1p((n - 1) * np.exp(-gap))
     log_sigma = np.array([log_s1, log_s1 - gap])[: mult.size]
     eigenvalues = np.exp(log_sigma / depth)
@@ -230,7 +230,7 @@ def limits_grid(
         )
     a, mm, values = np.broadcast_arrays(a, mm, values)
     log_tau = np.log(s * values)
-    gap = _gap(depth, n, log_tau, *start_logs(a, mm, n, s, init))
+    gap = pair_gap(depth, n, log_tau, *start_logs(a, mm, n, s, init))
     log_s1 = np.log(n) + log_tau - np.log1p((n - 1) * np.exp(-gap))
     gaps = np.stack([np.zeros_like(gap), gap], axis=-1)
     mult = np.array([1.0, n - 1.0])
@@ -272,7 +272,7 @@ def half_time(depth: int, tau: float, log_e1: float, log_ratio: float, n: int) -
     return clock.time(clock.z(float(x_half)))
 
 
-def _gap(depth: int, n: int, log_tau: Array, log_e1: Array, log_ratio: Array) -> Array:
+def pair_gap(depth: int, n: int, log_tau: Array, log_e1: Array, log_ratio: Array) -> Array:
     """log(sigma_1/sigma_2) >= 0 at the limit, elementwise."""
     if depth == 2:
         return np.asarray(-2.0 * log_ratio + np.zeros_like(log_tau))
