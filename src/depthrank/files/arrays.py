@@ -29,7 +29,8 @@ def read_npy(path: Path, *, missing: Any) -> Observations:
 def load_npy(path: Path) -> np.ndarray[Any, Any]:
     """Load the array of an NPY file without unpickling anything."""
     try:
-        return np.asarray(np.load(path, allow_pickle=False))
+        with path.open("rb") as handle:  # opened here: NumPy leaves its own open on bad files
+            return np.asarray(np.load(handle, allow_pickle=False))
     except (ValueError, EOFError, OSError) as error:
         raise DepthrankError(_reason("an NPY file", error)) from None
 
@@ -42,7 +43,7 @@ def read_npz(path: Path, *, missing: Any, duplicates: Duplicates) -> Observation
     with any but the last.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         raise DepthrankError(_reason("an NPZ file", error)) from None

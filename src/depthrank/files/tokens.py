@@ -10,6 +10,7 @@ MISSING = frozenset({"", "NA"})
 """Tokens that are missing by default, beside NaN in any case."""
 
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+_EITHER_SIGN = re.compile(r"[+-]?[0-9]*[.,][0-9]*([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")
 _REMEMBERED = 10_000
 
@@ -83,7 +84,7 @@ class Numbers(dict[str, float]):
         try:
             number = self[token]
         except ValueError:
-            if _DECIMAL_COMMA.fullmatch(text) or text.lower().lstrip("+-") in ("inf", "infinity"):
+            if _EITHER_SIGN.fullmatch(text) or self._is_infinite(text):
                 return "number"
             return "text" if any(char.isalnum() for char in text) else "odd"
         if math.isnan(number):
@@ -93,7 +94,7 @@ class Numbers(dict[str, float]):
     def problem(self, token: str) -> str:
         """Say why a token is refused and what may help."""
         text = token.strip()
-        if text.lower().lstrip("+-") in ("inf", "infinity"):
+        if self._is_infinite(text):
             return f"infinite value {text!r}; values must be finite."
         said = f"{text!r} is not a number"
         if self._decimal == "." and _DECIMAL_COMMA.fullmatch(text):
@@ -101,3 +102,9 @@ class Numbers(dict[str, float]):
         if self._decimal == "," and "." in text:
             return f"{said} with a decimal comma. Set the option decimal to '.'."
         return f"{said}. If it marks a missing cell, add it by the option missing."
+
+    def _is_infinite(self, text: str) -> bool:
+        try:
+            return math.isinf(self._parse(text))
+        except ValueError:
+            return False

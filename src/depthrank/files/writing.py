@@ -100,7 +100,9 @@ def _check(
     if dense.ndim != 2:
         raise DepthrankError(f"the matrix has shape {dense.shape}; it must be two-dimensional.")
     if like is not None and dense.shape != like.shape:
-        raise DepthrankError(f"the matrix is {dense.shape}, the input {like.shape}; not equal.")
+        raise DepthrankError(
+            f"the matrix has shape {dense.shape}, the input {like.shape}; they must be equal."
+        )
     for labels, size, what in (
         (row_labels, dense.shape[0], "row"),
         (col_labels, dense.shape[1], "column"),
@@ -120,7 +122,7 @@ def _text_form(
 ) -> Source:
     """Return the form of a text file: that of the input, or plain for this ending."""
     form = source if source is not None else Source(path="", kind="csv")
-    if form.kind != "csv":
+    if source is None or form.kind != "csv":
         named = row_labels is not None or col_labels is not None
         form = Source(
             path="",
