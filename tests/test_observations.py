@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from depthrank import memory
+from depthrank.coordinates import Skipped
 from depthrank.errors import DepthrankError
-from depthrank.observations import Observations, Skipped
+from depthrank.observations import Observations
 
 NAN = np.nan
 TABLE = np.array([[1, 2, NAN], [2, NAN, 6], [NAN, 6, 9], [4, 8, 12.0]])

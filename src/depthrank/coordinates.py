@@ -4,6 +4,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,33 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _DIGITS = re.compile(r"([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Cells left out by `Observations.aligned_to` because a label is unknown there.
+
+    Attributes
+    ----------
+    rows, cols : int
+        Cells whose row, or whose column, alone is unknown.
+    both : int
+        Cells whose row and column are unknown.
+    """
+
+    rows: int = 0
+    cols: int = 0
+    both: int = 0
+
+    @property
+    def total(self) -> int:
+        """All cells left out."""
+        return self.rows + self.cols + self.both
+
+    def __str__(self) -> str:
+        kinds = ((self.rows, "unknown row"), (self.cols, "unknown column"), (self.both, "both"))
+        listed = ", ".join(f"{count} {kind}" for count, kind in kinds if count)
+        return f"skipped: {self.total}" + (f" ({listed})" if listed else "")
 
 
 def place(row: int, col: int, row_labels: Labels | None, col_labels: Labels | None) -> str:

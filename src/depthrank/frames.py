@@ -13,6 +13,7 @@ from depthrank.conversion import is_missing, objects_as_numbers
 from depthrank.coordinates import Floats, Labels, as_labels
 from depthrank.errors import DepthrankError
 
+_CELL_NAMES = (("row", "col", "value"), ("row", "column", "value"), ("user", "item", "rating"))
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
@@ -76,6 +77,11 @@ def long(
         )
     numbers = as_numbers(columns[v], names[v])
     return as_labels(columns[r]), as_labels(columns[c]), numbers, (r, c, v)
+
+
+def names_cells(names: Sequence[Hashable]) -> bool:
+    """Tell whether these column names are those of a long table beyond doubt."""
+    return tuple(str(name).strip().lower() for name in names) in _CELL_NAMES
 
 
 def find(names: Sequence[Hashable], asked: str | int) -> int:

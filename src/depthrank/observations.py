@@ -19,6 +19,7 @@ from depthrank.coordinates import (
     Floats,
     Ints,
     Labels,
+    Skipped,
     as_label_tuple,
     as_positions,
     check_cells,
@@ -38,33 +39,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     import pandas
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Cells left out by `Observations.aligned_to` because a label is unknown there.
-
-    Attributes
-    ----------
-    rows, cols : int
-        Cells whose row, or whose column, alone is unknown.
-    both : int
-        Cells whose row and column are unknown.
-    """
-
-    rows: int = 0
-    cols: int = 0
-    both: int = 0
-
-    @property
-    def total(self) -> int:
-        """All cells left out."""
-        return self.rows + self.cols + self.both
-
-    def __str__(self) -> str:
-        kinds = ((self.rows, "unknown row"), (self.cols, "unknown column"), (self.both, "both"))
-        listed = ", ".join(f"{count} {kind}" for count, kind in kinds if count)
-        return f"skipped: {self.total}" + (f" ({listed})" if listed else "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

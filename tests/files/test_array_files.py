@@ -80,6 +80,12 @@ def test_parquet_labels_come_from_the_index_or_a_text_column_or_an_option(tmp_pa
     assert files.read(path, missing="-1").n_observed == 1
 
 
+def test_a_parquet_table_of_cells_is_known_by_its_names(tmp_path):
+    path = tmp_path / "a.parquet"
+    LONG.set_axis(["row", "col", "value"], axis=1).to_parquet(path, index=False)
+    np.testing.assert_array_equal(files.read(path).to_dense(), TABLE)
+
+
 def test_parquet_says_what_is_wrong(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_text("a,b\n1,2\n")

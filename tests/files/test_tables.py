@@ -346,7 +346,7 @@ def test_what_only_resembles_a_number_is_refused(load, token):
         load(f'a,b\n1,"{token}"\n')
 
 
-def test_me_a_table_of_real_size_loads_at_once(load):
+def test_a_table_of_real_size_loads_at_once(load):
     X = np.random.default_rng(0).normal(size=(3896, 75))
     lines = "\n".join(",".join(map(repr, row)) for row in X.tolist())
     started = time.perf_counter()

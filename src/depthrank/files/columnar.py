@@ -37,6 +37,8 @@ def read_parquet(
     if table.num_rows == 0:
         raise DepthrankError("the table has no rows.")
     source = Source(path=str(path), kind="parquet")
+    if rows is cols is values is None and frames.names_cells(table.column_names):
+        rows, cols, values = 0, 1, 2
     if cols is not None or values is not None:
         r, c, v, order = frames.long(table, rows, cols, values)
         observations = Observations.from_long(

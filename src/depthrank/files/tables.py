@@ -8,18 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from depthrank import frames
 from depthrank.coordinates import Duplicates
 from depthrank.errors import DepthrankError
 from depthrank.files import text as texts
 from depthrank.files.tokens import Numbers
-from depthrank.frames import find
 from depthrank.observations import Observations
 from depthrank.source import Source
 
 Auto = bool | Literal["auto"]
 
 _LABEL_NAMES = frozenset({"id", "ids", "row", "rows", "index", "name", "label", "labels", "key"})
-_LONG_HEADERS = (("row", "col", "value"), ("row", "column", "value"), ("user", "item", "rating"))
+_LONG_HINT = " If this is a long table, name its columns by the options rows, cols and values."
 _INTEGER = re.compile(r"-?[0-9]+")
 
 
@@ -56,12 +56,7 @@ def read_table(
         encoding=encoding,
         newline="\r\n" if "\r\n" in text[:65_536] else "\n",
     )
-    first = tuple(name.strip().lower() for name in survey.first)
-    if (
-        (rows, cols, values) == (None, None, None)
-        and first in _LONG_HEADERS
-        and header is not False
-    ):
+    if rows is cols is values is None and header is not False and frames.names_cells(survey.first):
         rows, cols, values, header = 0, 1, 2, True
     if cols is None and values is None:
         return _wide(text, survey, numbers, source, rows, header, row_labels)
@@ -85,7 +80,7 @@ def _wide(
     has_header = _wide_header(survey, numbers) if header == "auto" else header
     names = survey.first if has_header else [str(j) for j in range(survey.width)]
     if rows is not None:
-        at: int | None = find(names, rows)
+        at: int | None = frames.find(names, rows)
     else:
         labelled = _labelled(survey, numbers, has_header) if row_labels == "auto" else row_labels
         at = 0 if labelled else None
@@ -108,10 +103,11 @@ def _wide(
                 dense[row] = [numbers[token] for token in fields]
             except ValueError:
                 hint = " Is this line a header?" if line == 1 and not has_header else ""
-                hint += _LONG_HINT if survey.width == 3 else ""
                 j, token = next(
                     x for x in zip(keep, fields, strict=True) if not numbers.reads(x[1])
                 )
+                if survey.width == 3 and numbers.kind(token) == "text":
+                    hint += _LONG_HINT
                 where = _where(line, j, survey, has_header)
                 raise DepthrankError(f"{where}: {numbers.problem(token)}{hint}") from None
         row += 1
@@ -122,9 +118,6 @@ def _wide(
     )
     corner = None if at is None else names[at] if has_header else ""
     return _with_source(observations, source, layout="wide", header=has_header, corner=corner)
-
-
-_LONG_HINT = " If this is a long table, name its columns by the options rows, cols and values."
 
 
 def _where(line: int, column: int, survey: texts.Survey, has_header: bool) -> str:
@@ -200,7 +193,7 @@ def _long(
     duplicates: Duplicates,
 ) -> Observations:
     names = survey.first if header is not False else [str(j) for j in range(survey.width)]
-    r, c, v = order = tuple(find(names, column) for column in asked)
+    r, c, v = order = tuple(frames.find(names, column) for column in asked)
     if len(set(order)) < 3:
         raise DepthrankError(
             f"rows, cols and values must be three different columns; given were {asked!r}."
