@@ -28,6 +28,7 @@ from depthrank.theory.limits import Limits, LimitsGrid, half_time, limits, limit
 from depthrank.theory.matching import matching_limit, matching_state, unequal_diagonal_limit
 from depthrank.theory.plasticity import RigidityBound, certificate, rigidity, rigidity_unbalanced
 from depthrank.theory.rates import SmallAlphaRate, ratio_bounds, small_alpha_rate
+from depthrank.theory.recognise import DataLimit, limits_for
 from depthrank.theory.structure import CanCouple, can_couple, coupled_by_depth
 from depthrank.theory.trajectories import (
     ModeState,
@@ -52,6 +53,7 @@ __all__ = [
     "BlockLimits",
     "CanCouple",
     "CouplingSummary",
+    "DataLimit",
     "Limits",
     "LimitsGrid",
     "ModeLimits",
@@ -78,6 +80,7 @@ __all__ = [
     "half_time",
     "infinite_depth_limit",
     "limits",
+    "limits_for",
     "limits_grid",
     "limits_state",
     "matching_limit",
