@@ -24,10 +24,10 @@ help:
 	@echo "make lock        refresh requirements.lock       make clean   remove all of it"
 
 test: $(VENV)/.dev
-	$(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS) || $(NO_TESTS)
+	@$(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS) || $(NO_TESTS)
 
 test-torch: $(TORCH_VENV)/.torch
-	$(TORCH_VENV)/bin/python $(PYTEST) -m torch $(PYTEST_ARGS) || $(NO_TESTS)
+	@$(TORCH_VENV)/bin/python $(PYTEST) -m torch $(PYTEST_ARGS) || $(NO_TESTS)
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/python examples/demo.py
@@ -77,9 +77,9 @@ $(TORCH_VENV)/.torch: pyproject.toml requirements.lock | $(TORCH_VENV)/bin/pip
 	@touch $@
 
 $(VENV)/bin/pip $(TORCH_VENV)/bin/pip:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
 	  echo "depthrank needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is" \
-	    "$$($(PYTHON) --version 2>&1 || true). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	    "$$($(PYTHON) --version 2>/dev/null || echo missing). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' comes without venv or ensurepip. Install them (on Debian and Ubuntu the" \
 	    "package python3-venv), or name another interpreter: make PYTHON=python3.12 ..." >&2; exit 1; }
