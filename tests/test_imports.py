@@ -26,7 +26,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
 )
 # Imports that climb, inside a function, each with its reason: (module, what it imports).
-CLIMBING: dict[tuple[str, str], str] = {}
+CLIMBING = {
+    ("depthrank.dynamics.trajectory", "depthrank.report.figures"): "a trajectory plots itself",
+}
 # NumPy and SciPy only: these floors must work, and be quick to import, where JAX is not wanted.
 WITHOUT_JAX = LAYERS[0] | LAYERS[1] | LAYERS[2]
 HEAVY = ("jax", "matplotlib", "pandas", "polars", "pyarrow", "sklearn", "torch", "xarray")
@@ -161,13 +163,12 @@ def test_files_stay_short() -> None:
 
 
 def test_functions_stay_short() -> None:
-    """Docstrings do not count."""
+    """Signatures and docstrings do not count."""
     long = set()
     for module, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                first = node.body[0]
-                said = 0 if ast.get_docstring(node) is None else first.end_lineno - first.lineno + 1  # type: ignore[operator]
-                if (node.end_lineno or 0) - node.lineno + 1 - said > MAX_BODY:
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                if body and (body[-1].end_lineno or 0) - body[0].lineno + 1 > MAX_BODY:
                     long.add(f"{module}.{node.name}")
     assert long == LONG_FUNCTIONS.keys()

@@ -4,9 +4,11 @@ The public surface, grouped as in the documentation. Names are looked up when fi
 importing the package costs milliseconds and JAX is loaded only by what integrates or trains.
 
 What is seen
-    Observations, patterns, connectivity
+    Observations, read, patterns, connectivity
 How it starts
     AlphaM, Gaussian, TiedGaussian, Identity, Orthogonal, Balanced
+How it moves
+    flow, Trajectory
 What came out
     end_to_end, imbalance, singular_values, stable_rank, effective_rank, numerical_rank, spectra
 What it means
@@ -20,8 +22,11 @@ from depthrank._version import __version__
 
 if TYPE_CHECKING:
     from depthrank import patterns, spectra, theory
+    from depthrank.dynamics.flow import flow
+    from depthrank.dynamics.trajectory import Trajectory
     from depthrank.errors import DepthrankError
     from depthrank.factors import end_to_end, imbalance
+    from depthrank.files import read
     from depthrank.graph import connectivity
     from depthrank.initialization import (
         AlphaM,
@@ -44,16 +49,19 @@ __all__ = [
     "Observations",
     "Orthogonal",
     "TiedGaussian",
+    "Trajectory",
     "__version__",
     "connectivity",
     "coupling",
     "coupling_strength",
     "effective_rank",
     "end_to_end",
+    "flow",
     "imbalance",
     "limits",
     "numerical_rank",
     "patterns",
+    "read",
     "singular_values",
     "spectra",
     "stable_rank",
@@ -65,8 +73,11 @@ __all__ = [
 # lists of this file together.
 _MODULES = ("patterns", "spectra", "theory")
 _HOMES = {
+    "dynamics.flow": ("flow",),
+    "dynamics.trajectory": ("Trajectory",),
     "errors": ("DepthrankError",),
     "factors": ("end_to_end", "imbalance"),
+    "files": ("read",),
     "graph": ("connectivity",),
     "initialization": (
         "AlphaM",
