@@ -37,9 +37,7 @@ def _lanczos(problem: Problem, factors: Factors, slope: Factors) -> tuple[Array,
         image = hessian(vector)
         alphas = alphas.at[k].set(_dot(image, vector))
         # Full orthogonalisation, twice: the space is small, ghosts are not welcome.
-        for _ in range(2):
-            shares = sum(jnp.tensordot(b, f, f.ndim) for b, f in zip(basis, image, strict=True))
-            image = jax.tree.map(lambda f, b: f - jnp.tensordot(shares, b, 1), image, basis)
+        image = _orthogonal(_orthogonal(image, basis), basis)
         beta = norm(image)
         # Once the space is exhausted, going on would orthogonalise rounding errors.
         alive = beta > 1e-8 * jnp.max(jnp.abs(alphas))
@@ -52,6 +50,12 @@ def _lanczos(problem: Problem, factors: Factors, slope: Factors) -> tuple[Array,
     tridiagonal = jnp.diag(diagonal) + jnp.diag(off, 1) + jnp.diag(off, -1)
     ritz, vectors = jnp.linalg.eigh(tridiagonal)
     return ritz, jnp.square(vectors[0])
+
+
+def _orthogonal(image: Factors, basis: Factors) -> Factors:
+    """Remove what `image` has in common with the orthonormal vectors of `basis`."""
+    shares = sum(jnp.tensordot(b, f, f.ndim) for b, f in zip(basis, image, strict=True))
+    return jax.tree.map(lambda f, b: f - jnp.tensordot(shares, b, 1), image, basis)
 
 
 def _dot(a: Factors, b: Factors) -> Array:

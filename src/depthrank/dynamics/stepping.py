@@ -213,6 +213,7 @@ def _smooth_trial(
     zero = jnp.zeros_like(h)
     inner = solver.init(term, zero, h, state.factors, problem)
     y1, error, _, _, result = solver.step(term, zero, h, state.factors, problem, inner, False)
+    assert error is not None  # these methods all estimate their error
     size = _error_norm(error, state.factors, y1)
     return y1, jnp.where(result == diffrax.RESULTS.successful, size, jnp.inf)
 
@@ -362,7 +363,7 @@ def advance(
     travel: Array,
     capacity: int,
 ) -> tuple[State, History]:
-    """Move every running member forward by at most `budget` trial steps.
+    """Move every running member forward, for about `budget` gradient evaluations.
 
     Parameters
     ----------
@@ -371,19 +372,20 @@ def advance(
     method : Method
         Static.
     budget : Array, scalar int
-        Trial steps at most; not more than `capacity` when that is positive.
+        Begin no further step once the busiest member has spent as many gradient evaluations.
     travel : Array, scalar
         The call also ends when the factors of any member have moved by this distance relative to
         their norm (for recording); infinite to ignore it.
     capacity : int
-        Length of the history that is kept; 0 for none.
+        Length of the history that is kept, and of the call in trial steps; 0 for no history and
+        no such limit.
 
     Returns
     -------
     (State, History)
         The state after the steps, and the scalars of accepted steps.
     """
-    origin = state.factors
+    origin, spent = state.factors, state.evaluations
 
     def active(state: State) -> Array:
         return (state.code == RUNNING) & (state.t < control.t_stop)
@@ -397,7 +399,10 @@ def advance(
 
     def condition(carry: tuple[State, History, Array]) -> Array:
         state, _, count = carry
-        return (count < budget) & jnp.any(active(state)) & ~moved(state)
+        room = jnp.max(state.evaluations - spent) < budget
+        if capacity:
+            room &= count < capacity
+        return room & jnp.any(active(state)) & ~moved(state)
 
     def body(carry: tuple[State, History, Array]) -> tuple[State, History, Array]:
         state, history, count = carry

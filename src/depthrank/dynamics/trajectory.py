@@ -1,15 +1,16 @@
 """What a training run was: its course over time, its end, and what ended it."""
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from depthrank import spectra
 from depthrank._version import __version__
 from depthrank.errors import DepthrankError
-from depthrank.factors import end_to_end, imbalance
+from depthrank.factors import Factors, end_to_end, imbalance
 from depthrank.product_spectrum import product_singular_values
 
 if TYPE_CHECKING:
@@ -23,6 +24,19 @@ CONVENTIONS = {
     "effective_rank": "exp of the entropy of s / sum(s); effective_rank_power2 uses s^2",
     "stable_rank": "sum of s^2 over the largest s^2",
 }
+
+
+class Progress(NamedTuple):
+    """What a progress callback is told, a few times a second."""
+
+    time: float
+    observed_mse: float
+    tol_mse: float
+    start_mse: float
+    validation_mse: float
+    steps: int
+    evaluations: int
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -205,3 +219,13 @@ class Recorder:
         conventions = {f"convention_{name}": text for name, text in CONVENTIONS.items()}
         attrs = {**conventions, "depthrank_version": __version__, **attrs}
         return xarray.Dataset(variables, coords, attrs)
+
+
+def imbalance_drift(before: Factors, after: Factors) -> float:
+    """Return the largest change (Frobenius) of W_{l+1}^T W_{l+1} - W_l W_l^T between two states."""
+
+    def grams(factors: Factors) -> list[np.ndarray]:
+        return [b.T @ b - a @ a.T for a, b in pairwise(factors)]
+
+    gaps = [float(np.linalg.norm(x - y)) for x, y in zip(grams(before), grams(after), strict=True)]
+    return max(gaps, default=0.0)
