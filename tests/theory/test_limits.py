@@ -194,6 +194,8 @@ def test_ratio_bounds_enclose():
     [
         ({"depth": 0}, "depth is 0; here it must be an integer >= 1"),
         ({"depth": 2.5}, "depth is 2.5"),
+        ({"depth": "3"}, "depth is '3'"),
+        ({"depth": True}, "depth is True"),
         ({"alpha": 0.0}, "assume a finite alpha > 0"),
         ({"alpha": -1.0}, r"give the end-to-end matrix the sign"),
         ({"m": 0.5}, r"m is 0.5; the exact limits assume 1 <= m <= inf.*depthrank.flow"),

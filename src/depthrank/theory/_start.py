@@ -1,5 +1,7 @@
 """Initial factor eigenvalues of the start `AlphaM(alpha, m)` on equal diagonal blocks, in logs."""
 
+from numbers import Integral
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,7 +15,7 @@ USE_FLOW = "depthrank.flow simulates this case"
 
 def check_depth(depth: int, least: int = 1) -> int:
     """Return `depth` as an int, or say why it cannot be one."""
-    if isinstance(depth, bool) or int(depth) != depth or depth < least:
+    if isinstance(depth, bool) or not isinstance(depth, Integral) or depth < least:
         raise DepthrankError(f"depth is {depth!r}; here it must be an integer >= {least}.")
     return int(depth)
 
