@@ -1,0 +1,1 @@
+"""Pictures and pages: what a run looks like, without a display and without a network."""
