@@ -8,7 +8,7 @@ What is seen
 How it starts
     AlphaM, Gaussian, TiedGaussian, Identity, Orthogonal, Balanced
 How it moves
-    flow, Trajectory
+    flow, flow_batch, descend, Trajectory
 What came out
     end_to_end, imbalance, singular_values, stable_rank, effective_rank, numerical_rank, spectra
 What it means
@@ -22,6 +22,8 @@ from depthrank._version import __version__
 
 if TYPE_CHECKING:
     from depthrank import patterns, spectra, theory
+    from depthrank.dynamics.batch import flow_batch
+    from depthrank.dynamics.descent import descend
     from depthrank.dynamics.flow import flow
     from depthrank.dynamics.trajectory import Trajectory
     from depthrank.errors import DepthrankError
@@ -54,9 +56,11 @@ __all__ = [
     "connectivity",
     "coupling",
     "coupling_strength",
+    "descend",
     "effective_rank",
     "end_to_end",
     "flow",
+    "flow_batch",
     "imbalance",
     "limits",
     "numerical_rank",
@@ -73,6 +77,8 @@ __all__ = [
 # lists of this file together.
 _MODULES = ("patterns", "spectra", "theory")
 _HOMES = {
+    "dynamics.batch": ("flow_batch",),
+    "dynamics.descent": ("descend",),
     "dynamics.flow": ("flow",),
     "dynamics.trajectory": ("Trajectory",),
     "errors": ("DepthrankError",),

@@ -45,6 +45,11 @@ class Problem(eqx.Module):
     validation_target: Array | None = None
     validation_mask: Array | None = None
 
+    @staticmethod
+    def end_to_end(factors: Factors) -> Array:
+        """Return W_L ... W_1, [m, n]."""
+        return chain(factors)[-1]
+
     def residual(self, end_to_end: Array) -> Array:
         """Return the residual on observed entries, zero elsewhere, [m, n]."""
         return self.mask * (end_to_end - self.target)
@@ -71,7 +76,7 @@ class Problem(eqx.Module):
     def loss(self, factors: Factors) -> Array:
         """Return the whole loss, decay included, in the convention above."""
         decay = sum(jnp.vdot(factor, factor) for factor in factors)
-        return 0.5 * (self.squared_error(chain(factors)[-1]) + self.weight_decay * decay)
+        return 0.5 * (self.squared_error(self.end_to_end(factors)) + self.weight_decay * decay)
 
     def validation_mse(self, end_to_end: Array) -> Array:
         """Return the mean squared error on held-out entries (infinite when there are none)."""

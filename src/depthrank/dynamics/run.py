@@ -72,6 +72,7 @@ class Run:
                 self._end(stepping.TIME)
         except KeyboardInterrupt:
             self._end(stepping.INTERRUPTED)
+        self.seconds = time.perf_counter() - self.began
         if at_stops_only:
             self._fill_after_the_end(stops)
         else:
@@ -196,7 +197,7 @@ class Run:
             converged=converged,
             tol=tol,
             imbalance_drift=imbalance_drift(started, factors),
-            seconds=time.perf_counter() - self.began,
+            seconds=self.seconds,
             compile_seconds=self.compile_seconds,
             settings=settings,
         )

@@ -51,6 +51,7 @@ _REACH = {"tsit5": 2.8, "dopri8": 4.5, "auto": 4.5}
 _TO_SMOOTH = 2.0
 _TO_STIFF = 10.0
 _MAX_REJECTIONS = 60
+_MAX_LANDINGS = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +125,7 @@ class State(eqx.Module):
     steps: Array
     rejected: Array
     rejected_in_a_row: Array
+    landings: Array
     evaluations: Array
 
 
@@ -182,6 +184,7 @@ def _member_start(problem: Problem, factors: Factors, method: Method) -> State:
         steps=count,
         rejected=count,
         rejected_in_a_row=count,
+        landings=count,
         evaluations=count + 7,
     )
 
@@ -246,6 +249,19 @@ def _factor(error: Array, order: Array, state: State, h: Array, accepted: Array)
     return jnp.clip(jnp.where(accepted, predictive, jnp.minimum(plain, 0.5)), 0.1, 10.0)
 
 
+def _past_the_threshold(before: Array, after: Array, tol: Array, h: Array) -> tuple[Array, Array]:
+    """Return whether a step ends well below the residual threshold, and the step that meets it.
+
+    Long last steps would otherwise end anywhere beyond the threshold, and the time of fitting
+    would mean nothing. The residual falls exponentially: the secant is drawn in its logarithm.
+    """
+    past = (after < 0.8 * tol) & (before > tol)
+    tiny = jnp.finfo(h.dtype).tiny
+    aim = jnp.log(before / jnp.maximum(0.9 * tol, tiny))
+    share = aim / jnp.log(before / jnp.maximum(after, tiny))
+    return past, h * jnp.clip(jnp.where(past, share, 1.0), 0.05, 0.98)
+
+
 def _settle(
     problem: Problem,
     state: State,
@@ -268,6 +284,9 @@ def _settle(
     finite = jnp.isfinite(error) & jnp.isfinite(mse1) & jnp.isfinite(norm(slope1))
     error = jnp.where(finite, error, 1e6)
     accepted = error <= 1
+    past, shorter = _past_the_threshold(state.mse, mse1, control.tol, h)
+    landing = accepted & past & (state.landings < _MAX_LANDINGS)
+    accepted &= ~landing
 
     factors = _where(accepted, y1, state.factors)
     slope = _where(accepted, slope1, state.slope)
@@ -276,6 +295,7 @@ def _settle(
     next_h = h * factor
     # A step cut short to land on a given time says nothing about the step after it.
     next_h = jnp.where(accepted & lands, jnp.maximum(next_h, state.h), next_h)
+    next_h = jnp.where(landing, shorter, next_h)
 
     rho, direction, stiff = state.rho, state.direction, state.stiff
     last_error = jnp.where(accepted, error, state.last_error)
@@ -289,7 +309,7 @@ def _settle(
         next_h = jnp.where(to_stiff, h * jnp.clip(wanted, 1.0, 10.0), next_h)
         last_error = jnp.where(to_stiff | to_smooth, -1.0, last_error)
 
-    in_a_row = jnp.where(accepted, 0, state.rejected_in_a_row + 1)
+    in_a_row = jnp.where(accepted | landing, 0, state.rejected_in_a_row + 1)
     steps = state.steps + accepted
     spent = jnp.where(state.stiff, stages.astype(steps.dtype) - 1, _STAGES[method.solver])
     mse = jnp.where(accepted, mse1, state.mse)
@@ -306,8 +326,9 @@ def _settle(
         last_h=jnp.where(accepted, h, state.last_h),
         mse=mse,
         steps=steps,
-        rejected=state.rejected + ~accepted,
+        rejected=state.rejected + ~(accepted | landing),
         rejected_in_a_row=in_a_row,
+        landings=state.landings + landing,
         evaluations=state.evaluations + spent + 1 + method.is_explicit,
     )
     code = jnp.select(
