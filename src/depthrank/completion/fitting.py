@@ -1,0 +1,164 @@
+"""One flow of a prepared table, with the settings that completion uses.
+
+JAX compiles a program for every shape. Tables are therefore padded with empty rows, columns and
+hidden units to rounded sizes: zeros stay zeros under the flow, so the result is that of the table
+itself, and the folds of a cross-validation share one program.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from depthrank.dynamics.flow import flow
+from depthrank.dynamics.trajectory import Trajectory
+from depthrank.factors import Factors, dims
+from depthrank.initialization import Gaussian, Start
+from depthrank.observations import Observations
+
+RTOL = 1e-2
+"""Local error of a step: the end-to-end matrix moves by less than a thousandth for it."""
+
+SOLVER = "chebyshev"
+
+WIDTH_LIMIT = 128
+"""Largest hidden width that is taken without being asked for."""
+
+_DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on by less than noise
+_MAX_STEPS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What one fit is run with.
+
+    Attributes
+    ----------
+    depth, width : int
+        Number of factors and hidden width.
+    weight_decay : float
+        For the scaled table.
+    offsets : str
+        Offsets that are taken off first.
+    max_time : float
+        Flow time to stop at.
+    """
+
+    depth: int
+    width: int
+    weight_decay: float = 0.0
+    offsets: str = "none"
+    max_time: float = np.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """What all fits of one estimator share: start, tolerances, precision, seed.
+
+    Attributes
+    ----------
+    init : callable or None
+        The start; None is Gaussian of end-to-end size `init_scale`.
+    init_scale : float
+        Frobenius norm of the end-to-end matrix at the start, relative to the root mean square of
+        the scaled observed cells.
+    tol, rtol : float
+        As for `depthrank.flow`.
+    dtype : str
+        "float64" or "float32".
+    seed : int
+        Root seed.
+    progress : callable or None
+        Told of the progress of each flow.
+    """
+
+    init: Start | None = None
+    init_scale: float = 1e-6
+    tol: float = 1e-10
+    rtol: float = RTOL
+    dtype: str = "float64"
+    seed: int = 0
+    progress: Callable[[Any], None] | None = None
+
+    def start(self, shape: tuple[int, int], setting: Setting) -> Factors:
+        """Return the factors that a fit of this setting starts from."""
+        init = Gaussian(self.init_scale) if self.init is None else self.init
+        return init(dims(shape, setting.depth, setting.width), self.seed)
+
+
+def run(
+    observations: Observations,
+    engine: Engine,
+    setting: Setting,
+    *,
+    validation: Observations | None = None,
+    wall_clock: float = np.inf,
+    dtype: str | None = None,
+) -> Trajectory:
+    """Follow the flow of a prepared (centred and scaled) table to its end.
+
+    Parameters
+    ----------
+    observations, validation : Observations
+        Prepared alike.
+    engine, setting : Engine, Setting
+        How; `setting.offsets` is the caller's business.
+    wall_clock : float
+        Seconds at most.
+    dtype : str, optional
+        Instead of the engine's.
+
+    Returns
+    -------
+    Trajectory
+        Of the table's own shape. What ended it is in `stopped_by`; no warning is given here.
+    """
+    factors = engine.start(observations.shape, setting)
+    sizes = (factors[0].shape[1], *(factor.shape[0] for factor in factors))
+    rounded = tuple(_rounded(size) for size in sizes)
+    padded = tuple(
+        np.pad(W, ((0, rounded[i + 1] - W.shape[0]), (0, rounded[i] - W.shape[1])))
+        for i, W in enumerate(factors)
+    )
+    shape = (rounded[-1], rounded[0])
+    max_time = setting.max_time
+    if setting.weight_decay > 0:
+        max_time = min(max_time, _DECAY_TIMES / setting.weight_decay)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The flow ended as")
+        trajectory = flow(
+            _reshaped(observations, shape),
+            factors=padded,
+            weight_decay=setting.weight_decay,
+            tol=engine.tol,
+            rtol=engine.rtol,
+            max_time=max_time,
+            max_steps=_MAX_STEPS,
+            wall_clock=wall_clock,
+            record="ends",
+            validation=None if validation is None else _reshaped(validation, shape),
+            solver=SOLVER,
+            dtype=dtype or engine.dtype,
+            seed=engine.seed,
+            progress=engine.progress,
+        )
+    own = tuple(W[: sizes[i + 1], : sizes[i]] for i, W in enumerate(trajectory.factors))
+    modes = min(observations.shape)
+    return dataclasses.replace(
+        trajectory,
+        factors=tuple(np.ascontiguousarray(W) for W in own),
+        data=trajectory.data.isel(mode=slice(0, modes)),
+    )
+
+
+def _rounded(size: int) -> int:
+    for step in (16, 32, 64):
+        if size <= step:
+            return step
+    return -(-size // 8) * 8
+
+
+def _reshaped(observations: Observations, shape: tuple[int, int]) -> Observations:
+    return Observations(shape, observations.rows, observations.cols, observations.values)

@@ -1,0 +1,280 @@
+"""Which depth, decay, offsets and stopping time: tried on held-out cells, then refitted on all.
+
+Clean low-rank tables want depth 3 from a tiny start, run to the end; noisy ones want depth 2 with
+weight decay, stopped early. The first candidate is therefore the clean one. If it fits and
+predicts held-out cells, nothing else is tried. Otherwise offsets are chosen by what they alone
+explain of held-out cells, and decay along a short path that is followed while it helps.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from depthrank.completion.fitting import Engine, Setting, run
+from depthrank.completion.offsets import OFFSETS, Preparation, prepare
+from depthrank.dynamics.trajectory import Trajectory
+from depthrank.observations import Observations
+
+AUTO_FRACTION = 0.1
+MIN_HELD_OUT = 50
+"""Automatic holding out wants this many cells; below, nothing is held out."""
+
+CLEAN = 0.05
+"""A fitted table whose held-out error is below this part of its size is taken for clean."""
+
+_DECAYS = (0.25, 0.125, 0.0625)  # of the noise edge, the path down
+_STRONGER = (0.35, 0.5)  # and up, if the first was the best
+_OFFSETS_GAIN = 0.98  # offsets must lower the held-out error of the mean-free fit by this factor
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user fixed, and what is left to choose.
+
+    Attributes
+    ----------
+    depth, weight_decay, offsets : number or str
+        "auto", or fixed.
+    width : int or None
+        Hidden width; None for the default.
+    scaling : str
+        As `depthrank.completion.offsets.prepare` takes it.
+    fraction : float or str
+        Share of the observed cells to hold out while choosing, or "auto".
+    max_seconds : float
+        For choosing and fitting together.
+    """
+
+    depth: int | str
+    weight_decay: float | str
+    offsets: str
+    width: int
+    scaling: str
+    fraction: float | str
+    max_seconds: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One candidate and how it did.
+
+    Attributes
+    ----------
+    setting : Setting
+        What was tried.
+    preparation : Preparation
+        Fitted to the training part.
+    trajectory : Trajectory
+        Its flow; the factors are those of the smallest held-out error.
+    rmse : float
+        Held-out error, user's units.
+    """
+
+    setting: Setting
+    preparation: Preparation
+    trajectory: Trajectory
+    rmse: float
+
+    def row(self) -> dict[str, object]:
+        """Return what a report shows of it."""
+        return {
+            "depth": self.setting.depth,
+            "weight_decay": self.setting.weight_decay,
+            "offsets": self.setting.offsets,
+            "validation_rmse": self.rmse,
+            "stopped_by": self.trajectory.stopped_by,
+            "evaluations": self.trajectory.evaluations,
+            "seconds": self.trajectory.seconds,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The chosen setting, fitted to every observed cell.
+
+    Attributes
+    ----------
+    setting, preparation, trajectory : Setting, Preparation, Trajectory
+        Of the final fit.
+    trials : list of Trial
+        What was tried on held-out cells, in order; empty where nothing was held out.
+    held_out : Observations or None
+        Those cells.
+    best : Trial or None
+        The one that was chosen.
+    refitted : bool
+        False where time ran out, or the user stopped, before the refit on all cells: the factors
+        are those of the best trial, which did not see the held-out cells.
+    """
+
+    setting: Setting
+    preparation: Preparation
+    trajectory: Trajectory
+    trials: list[Trial] = field(default_factory=list)
+    held_out: Observations | None = None
+    best: Trial | None = None
+    refitted: bool = True
+
+
+def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
+    """Choose what is left to choose, and fit.
+
+    Parameters
+    ----------
+    observations : Observations
+        At least one cell, user's units.
+    engine : Engine
+        Start, tolerances, precision, seed.
+    wish : Wish
+        What is fixed.
+
+    Returns
+    -------
+    Fit
+    """
+    deadline = time.perf_counter() + wish.max_seconds
+    train, held_out = _hold_out(observations, wish.fraction, engine.seed)
+    if held_out is None:
+        setting = Setting(
+            depth=3 if wish.depth == "auto" else int(wish.depth),
+            width=wish.width,
+            weight_decay=0.0 if wish.weight_decay == "auto" else float(wish.weight_decay),
+            offsets="none" if wish.offsets == "auto" else wish.offsets,
+        )
+        return _final(observations, engine, wish, setting, deadline)
+    trials: list[Trial] = []
+    stopped = False
+    for setting in _candidates(train, held_out, wish, trials):
+        trial = _try(train, held_out, engine, wish, setting, deadline)
+        trials.append(trial)
+        stopped = trial.trajectory.stopped_by in ("interrupted", "wall-clock")
+        if stopped:
+            break
+    best = min(trials, key=lambda trial: trial.rmse)
+    if stopped:
+        return Fit(
+            best.setting, best.preparation, best.trajectory, trials, held_out, best, refitted=False
+        )
+    setting = best.setting
+    if best.trajectory.stopped_by == "validation":
+        # More cells pull harder, in proportion; the same point is reached that much earlier.
+        share = train.n_observed / observations.n_observed
+        setting = replace(setting, max_time=best.trajectory.time * share)
+    done = _final(observations, engine, wish, setting, deadline)
+    return replace(done, trials=trials, held_out=held_out, best=best)
+
+
+def _hold_out(
+    observations: Observations, fraction: float | str, seed: int
+) -> tuple[Observations, Observations | None]:
+    if fraction == "auto":
+        enough = AUTO_FRACTION * observations.n_observed >= MIN_HELD_OUT
+        fraction = AUTO_FRACTION if enough else 0.0
+    train, held_out = observations.split(float(fraction), seed)
+    return train, held_out if held_out.n_observed else None
+
+
+def _candidates(
+    train: Observations, held_out: Observations, wish: Wish, trials: list[Trial]
+) -> Iterator[Setting]:
+    """Yield settings to try; `trials` grows between two of them."""
+    depths = (3, 2) if wish.depth == "auto" else (int(wish.depth),)
+    fixed_decay = None if wish.weight_decay == "auto" else float(wish.weight_decay)
+    clean = Setting(depths[0], wish.width, fixed_decay or 0.0, "none")
+    if wish.offsets != "auto":
+        clean = replace(clean, offsets=wish.offsets)
+    yield clean
+    first = trials[-1]
+    if first.trajectory.stopped_by == "fitted" and first.rmse < CLEAN * held_out.rms:
+        return
+    offsets = _offsets(train, held_out) if wish.offsets == "auto" else wish.offsets
+    for depth in reversed(depths):
+        setting = replace(clean, depth=depth, offsets=offsets)
+        if fixed_decay is not None:
+            if setting != clean:
+                yield setting
+        elif depth == 2:
+            yield from _decay_path(train, setting, trials)
+        elif setting != clean:
+            yield setting
+
+
+def _decay_path(train: Observations, setting: Setting, trials: list[Trial]) -> Iterator[Setting]:
+    """Follow decay down from the middle while it helps, and up if that did not."""
+    edge = noise_edge(train)
+    first = np.inf
+    for path in (_DECAYS, _STRONGER):
+        best = first
+        for part in path:
+            yield replace(setting, weight_decay=part * edge)
+            rmse = trials[-1].rmse
+            if path is _DECAYS and part == _DECAYS[0]:
+                first = best = rmse
+            elif rmse >= best:
+                break
+            best = rmse
+        if best < first:
+            return
+
+
+def noise_edge(observations: Observations) -> float:
+    """Return the largest singular value that unit noise on these cells has, in expectation."""
+    m, n = observations.shape
+    return float((np.sqrt(m) + np.sqrt(n)) * np.sqrt(observations.density))
+
+
+def _offsets(train: Observations, held_out: Observations) -> str:
+    """Return the offsets that alone predict held-out cells best, "none" unless they help."""
+    errors = {}
+    for offsets in OFFSETS:
+        base = prepare(train, offsets).base(held_out.rows, held_out.cols)
+        errors[offsets] = float(np.sqrt(np.mean((held_out.values - base) ** 2)))
+    best = min(errors, key=lambda name: errors[name])
+    return best if errors[best] < _OFFSETS_GAIN * errors["none"] else "none"
+
+
+def _try(
+    train: Observations,
+    held_out: Observations,
+    engine: Engine,
+    wish: Wish,
+    setting: Setting,
+    deadline: float,
+) -> Trial:
+    preparation = prepare(train, setting.offsets, wish.scaling)
+    trajectory = run(
+        preparation.apply(train),
+        engine,
+        setting,
+        validation=preparation.apply(held_out),
+        wall_clock=max(deadline - time.perf_counter(), 0.0),
+        dtype="float32" if _large(train) else None,
+    )
+    estimate = preparation.base(held_out.rows, held_out.cols) + preparation.scales[
+        held_out.cols
+    ] * _cells(trajectory, held_out)
+    rmse = float(np.sqrt(np.mean((held_out.values - estimate) ** 2)))
+    return Trial(setting, preparation, trajectory, rmse)
+
+
+def _large(observations: Observations) -> bool:
+    return observations.shape[0] * observations.shape[1] > 10_000
+
+
+def _cells(trajectory: Trajectory, cells: Observations) -> np.ndarray:
+    return np.asarray(trajectory.end_to_end[cells.rows, cells.cols])
+
+
+def _final(
+    observations: Observations, engine: Engine, wish: Wish, setting: Setting, deadline: float
+) -> Fit:
+    preparation = prepare(observations, setting.offsets, wish.scaling)
+    trajectory = run(
+        preparation.apply(observations),
+        engine,
+        setting,
+        wall_clock=max(deadline - time.perf_counter(), 0.0),
+    )
+    return Fit(setting, preparation, trajectory)
