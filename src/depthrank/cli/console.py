@@ -98,8 +98,13 @@ def heard() -> Iterator[list[str]]:
             yield sentences
         finally:
             sentences += dict.fromkeys(str(warning.message) for warning in caught)
-            for sentence in sentences:
-                say(f"Warning: {sentence}")
+            warn(sentences)
+
+
+def warn(sentences: Sequence[str]) -> None:
+    """Show warnings on standard error."""
+    for sentence in sentences:
+        say(f"Warning: {sentence}")
 
 
 def check_output(path: Path | None, endings: Sequence[str], option: str) -> None:

@@ -31,6 +31,16 @@ class Solver(StrEnum):
     KVAERNO5 = "kvaerno5"
 
 
+_FLOW_ONLY = {
+    "rtol": 1e-6,
+    "max_time": float("inf"),
+    "max_steps": 200_000,
+    "max_seconds": float("inf"),
+    "times": None,
+    "solver": Solver.AUTO,
+}
+
+
 def _option(help: str, metavar: str | None = None) -> Any:
     return typer.Option(help=help, metavar=metavar)
 
@@ -120,7 +130,14 @@ def command(
     if report is not None:
         from depthrank.report.page import trajectory_page, write
 
-        write(trajectory_page(trajectory, made.observations, result, console.asked(seed)), report)
+        page = trajectory_page(
+            trajectory,
+            made.observations,
+            result,
+            command=console.asked(seed),
+            python=_python(made, start, given, seed),
+        )
+        write(page, report)
     if json:
         console.emit(result)
     elif not quiet:
@@ -180,12 +197,18 @@ def _check(given: dict[str, Any]) -> None:
                 raise DepthrankError(f"--{name} makes a problem and --input reads one; give one.")
     if (given["optimizer"] is None) != (given["learning_rate"] is None):
         raise DepthrankError("--optimizer NAME and --learning-rate X go together; give both.")
+    if given["optimizer"] is not None:
+        for name, usual in _FLOW_ONLY.items():
+            if given[name] != usual:
+                option = name.replace("_", "-")
+                raise DepthrankError(f"--{option} belongs to the flow; --optimizer takes --steps.")
 
 
 def _made(given: dict[str, Any], seed: int) -> problems.Made:
     if given["input"] is not None:
         names = ("rows", "cols", "values", "missing", "mask")
-        return problems.Made(inputs.read(given["input"], **{key: given[key] for key in names}))
+        options = {key: given[key] for key in names}
+        return problems.Made(inputs.read(given["input"], **options), inputs.python(given))
     words = "dimension shape blocks block_size value rank fraction count components band"
     sizes = {key: given[key] for key in words.split()}
     return problems.make(given["pattern"], **sizes, seed=seed)
@@ -195,7 +218,7 @@ def _run(made: problems.Made, start: "Start", given: dict[str, Any], seed: int) 
     from depthrank.cli.progress import Reporter
 
     shared = {key: given[key] for key in ("depth", "width", "weight_decay", "tol")}
-    shared |= {"init": start, "seed": seed, "wall_clock": given["max_seconds"]}
+    shared |= {"init": start, "seed": seed}
     label = "flow" if given["optimizer"] is None else given["optimizer"]
     with Reporter(label, quiet=given["quiet"]) as reporter:
         if given["optimizer"] is not None:
@@ -215,6 +238,7 @@ def _run(made: problems.Made, start: "Start", given: dict[str, Any], seed: int) 
             made.observations,
             rtol=given["rtol"],
             max_time=given["max_time"],
+            wall_clock=given["max_seconds"],
             max_steps=given["max_steps"],
             times=_times(given["times"]),
             solver=given["solver"].value,
@@ -278,7 +302,8 @@ def _limit(
             found = limits_for(made.observations, depth=depth, init=start, seed=seed)
             regime = found.statement
     except DepthrankError as error:
-        return f"no closed form: {str(error).split(';')[0].split('. ')[0].rstrip('.')}", None
+        reason = str(error).removesuffix(" depthrank.flow(observations, ...) simulates this case.")
+        return f"no closed form: {reason.rstrip('.')}", None
     s = trajectory.singular_values
     live = found.singular_values > 1e-12 * max(float(found.singular_values[0]), 1e-300)
     gap = np.abs(s - found.singular_values)[live] / found.singular_values[live]
@@ -288,6 +313,28 @@ def _limit(
         "effective_rank": found.effective_rank,
         "largest_relative_difference": float(gap.max(initial=0.0)),
     }
+
+
+def _python(made: problems.Made, start: "Start", given: dict[str, Any], seed: int) -> str:
+    """Return the Python lines that do the same."""
+    words = ["observations", f"depth={given['depth']}", f"init=depthrank.{start!r}"]
+    words[-1] = words[-1].replace("=inf", '=float("inf")')
+    usual: dict[str, Any] = {"width": None, "weight_decay": 0.0, "tol": 1e-16}
+    if given["optimizer"] is None:
+        name = "flow"
+        usual |= _FLOW_ONLY | {"wall_clock": float("inf")}
+        given = given | {
+            "solver": given["solver"].value,
+            "times": _times(given["times"]),
+            "wall_clock": given["max_seconds"],
+        }
+        del usual["max_seconds"]
+    else:
+        name = "descend"
+        words += [f"{key}={given[key]!r}" for key in ("optimizer", "learning_rate", "steps")]
+    words += [f"{key}={given[key]!r}" for key, value in usual.items() if given[key] != value]
+    call = f"run = depthrank.{name}({', '.join([*words, f'seed={seed}'])})"
+    return "\n".join(["import depthrank", "", made.python, call, "run.singular_values"])
 
 
 def _save(trajectory: "Trajectory", path: Path) -> None:

@@ -1,5 +1,6 @@
 """From the reading options of a command to observations."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,6 +15,15 @@ _HEADER: dict[Header, bool | Literal["auto"]] = {
     Header.YES: True,
     Header.NO: False,
 }
+_USUAL: dict[str, Any] = {
+    **dict.fromkeys(("rows", "cols", "values", "missing", "sep", "encoding", "mask")),
+    "decimal": ".",
+    "header": Header.AUTO,
+    "row_labels": Header.AUTO,
+    "duplicates": Duplicates.MEAN,
+}
+OPTIONS = tuple(_USUAL)
+"""Names of the options that say how INPUT is read."""
 
 
 def read(
@@ -57,3 +67,20 @@ def read(
     if observations.n_observed == 0:
         raise DepthrankError(f"{str(path)!r}: no cell is observed; there is nothing to go by.")
     return observations
+
+
+def python(given: Mapping[str, Any]) -> str:
+    """Return the Python line that reads the same, from the options of a command."""
+    words = [repr(str(given["input"]))]
+    for name, usual in _USUAL.items():
+        value = given.get(name, usual)
+        if value == usual or value is None:
+            continue
+        if isinstance(value, Header):
+            value = _HEADER[value]
+        words.append(
+            f"{name}={str(value)!r}"
+            if isinstance(value, Path | Duplicates)
+            else f"{name}={value!r}"
+        )
+    return f"observations = depthrank.Observations.read({', '.join(words)})"

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from depthrank._version import __version__
-from depthrank.cli import cache, console, diagnose, flow, limits, spectra
+from depthrank.cli import cache, complete, console, diagnose, flow, limits, spectra
 from depthrank.errors import DepthrankError
 
 
@@ -46,6 +46,7 @@ app = typer.Typer(
 )
 
 for name, module in {
+    "complete": complete,
     "diagnose": diagnose,
     "limits": limits,
     "flow": flow,

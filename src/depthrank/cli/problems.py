@@ -46,6 +46,8 @@ class Made:
     Attributes
     ----------
     observations : Observations
+    python : str
+        The Python lines that make the same `observations`.
     truth : ndarray or None
         The full matrix, where there is one beyond the observed entries.
     blocks : (int, int) or None
@@ -53,6 +55,7 @@ class Made:
     """
 
     observations: "Observations"
+    python: str
     truth: "np.ndarray | None" = None
     blocks: tuple[int, int] | None = None
 
@@ -81,25 +84,36 @@ def make(
     if pattern is None:
         in_blocks = blocks is not None or block_size != 1
         pattern = Pattern.BLOCK_DIAGONAL if in_blocks else Pattern.DIAGONAL
+    equal = None
     if pattern is Pattern.BLOCK_DIAGONAL:
-        n, s = _blocks(dimension, blocks, block_size)
-        mask = patterns.block_diagonal([(s, s)] * n)
+        n, s = equal = _blocks(dimension, blocks, block_size)
+        arguments: tuple[Any, dict[str, Any]] = ([(s, s)] * n, {})
     else:
         if blocks is not None or block_size != 1:
             raise DepthrankError(
                 f"--blocks and --block-size belong to the pattern block-diagonal, not {pattern}."
             )
         sizes = _shape(dimension, shape)
-        n, s = (sizes[0], 1) if pattern is Pattern.DIAGONAL and sizes[0] == sizes[1] else (0, 0)
-        mask = _mask(pattern, sizes, fraction, count, components, band, seed)
+        arguments = sizes, _options(pattern, fraction, count, components, band, seed)
+        if pattern is Pattern.DIAGONAL and sizes[0] == sizes[1]:
+            equal = (sizes[0], 1)
+    name = pattern.value.replace("-", "_")
+    mask = getattr(patterns, name)(arguments[0], **arguments[1])
     if rank is None:
-        truth, known = np.full(mask.shape, value), None
+        truth, known, equation = np.full(mask.shape, value), None, f"np.full(mask.shape, {value})"
     else:
         truth = known = low_rank(mask.shape, rank, value, seed)
+        equation = f"low_rank(mask.shape, {rank}, {value}, seed={seed})"
     observations = Observations.from_mask(truth, mask)
     if observations.n_observed == 0:
         raise DepthrankError("the pattern observes no entry; give a larger --fraction or --count.")
-    return Made(observations, known, (n, s) if n and rank is None else None)
+    words = ", ".join([repr(arguments[0]), *(f"{k}={v!r}" for k, v in arguments[1].items())])
+    python = [
+        "import numpy as np" if rank is None else "from depthrank.cli.problems import low_rank",
+        f"mask = depthrank.patterns.{name}({words})",
+        f"observations = depthrank.Observations.from_mask({equation}, mask)",
+    ]
+    return Made(observations, "\n".join(python), known, equal if rank is None else None)
 
 
 def low_rank(shape: tuple[int, int], rank: int, size: float, seed: int) -> "np.ndarray":
@@ -176,35 +190,27 @@ def _blocks(dimension: int | None, blocks: int | None, size: int) -> tuple[int, 
     return blocks, size
 
 
-def _mask(
+def _options(
     pattern: Pattern,
-    shape: tuple[int, int],
     fraction: float | None,
     count: int | None,
     components: int | None,
     band: int,
     seed: int,
-) -> "np.ndarray":
-    from depthrank import patterns
-
+) -> dict[str, Any]:
+    """Return what a pattern needs beside its shape, by the names of `depthrank.patterns`."""
     if pattern is Pattern.UNIFORM:
-        return patterns.uniform(shape, fraction=fraction, count=count, seed=seed)
+        return {"fraction": fraction, "count": count, "seed": seed}
     if pattern is Pattern.BERNOULLI:
         if fraction is None:
             raise DepthrankError("the pattern bernoulli needs --fraction F, its probability.")
-        return patterns.bernoulli(shape, probability=fraction, seed=seed)
+        return {"probability": fraction, "seed": seed}
     if pattern is Pattern.DISCONNECTED:
         if components is None:
             raise DepthrankError("the pattern disconnected needs --components K.")
-        return patterns.disconnected(shape, components=components, count=count, seed=seed)
+        return {"components": components, "count": count, "seed": seed}
     if pattern is Pattern.CONNECTED:
-        return patterns.connected(shape, count=count, seed=seed)
+        return {"count": count, "seed": seed}
     if pattern is Pattern.BANDED:
-        return patterns.banded(shape, lower=band, upper=band)
-    simple = {
-        Pattern.DIAGONAL: patterns.diagonal,
-        Pattern.STAIRCASE: patterns.staircase,
-        Pattern.ONE_ROW: patterns.one_row,
-        Pattern.ONE_COLUMN: patterns.one_column,
-    }
-    return simple[pattern](shape)
+        return {"lower": band, "upper": band}
+    return {}

@@ -70,6 +70,12 @@ def trajectory_figure(data: "xarray.Dataset") -> "Figure":
         decades of time.
     """
     with _styled():
+        if data.sizes["time"] < 4:  # only the ends were recorded
+            figure = _figure(9.0, 3.3)
+            left, right = figure.subplots(1, 2)
+            _draw_loss(left, data)
+            _draw_ends(right, data)
+            return figure
         figure = _figure(11.0, 3.3)
         left, middle, right = figure.subplots(1, 3)
         _draw_loss(left, data)
@@ -132,7 +138,7 @@ def matrix_figure(
     if held_out is not None:
         observed = np.where(held_out, np.nan, observed)
     m, n = observed.shape
-    height = min(max(4.6 * m / max(n // channels, 1), 1.6), 7.0)
+    height = min(max(4.6 * m / max(n // channels, 1), 1.6), 5.6)
     with _styled():
         figure = _figure(10.4, height + 0.7)
         pair = figure.subplots(1, 2)
@@ -236,6 +242,17 @@ def _draw_modes(axes: "Axes", data: "xarray.Dataset") -> None:
     hidden = data["singular_values"].shape[1] - s.shape[1]
     if hidden > 0:
         _note(axes, f"the {s.shape[1]} largest; {hidden} more not drawn")
+
+
+def _draw_ends(axes: "Axes", data: "xarray.Dataset") -> None:
+    """Draw the first and the last spectrum against the number of the singular value."""
+    s = data["singular_values"].values[[0, -1]]
+    number = np.arange(1, s.shape[1] + 1)
+    for values, colour, label in ((s[0], GREY, "start"), (s[1], BLUE, "end")):
+        axes.plot(number, np.where(values > 0, values, np.nan), color=colour, lw=1.6, label=label)
+    axes.set(title="singular values", xlabel="number")
+    _log_if_positive(axes, s)
+    axes.legend()
 
 
 def _draw_ranks(axes: "Axes", data: "xarray.Dataset") -> None:
