@@ -154,7 +154,7 @@ def run(
 
 
 def _rounded(size: int) -> int:
-    for step in (16, 32, 64):
+    for step in (16, 32, 64, 128):
         if size <= step:
             return step
     return -(-size // 8) * 8

@@ -143,7 +143,7 @@ class CompletionModel:
         result = np.empty((k, n))
         old = np.flatnonzero(known >= 0)
         result[old] = self.cells(known[old, None], np.arange(n))
-        for row in np.flatnonzero(known < 0):
+        for row in np.flatnonzero(known < 0).tolist():
             result[row] = self.new_row(*rows[row])
         result[table.rows, table.cols] = table.values
         return result

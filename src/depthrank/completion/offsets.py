@@ -8,12 +8,13 @@ a table and its thousandfold are fitted alike.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from depthrank.errors import DepthrankError
 from depthrank.observations import Observations
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 OFFSETS = ("none", "rows", "columns", "both")
 SCALINGS = ("table", "columns", "none")
@@ -54,7 +55,7 @@ class Preparation:
     scales: Floats
     size_ratio: float = 1.0
 
-    def base(self, rows: ArrayLike, cols: ArrayLike) -> Floats:
+    def base(self, rows: Ints, cols: Ints) -> Floats:
         """Return the offsets of cells, rows and cols broadcast against each other."""
         return np.asarray(self.mean + self.row_effects[rows] + self.col_effects[cols])
 
@@ -65,7 +66,7 @@ class Preparation:
             (observations.values - self.base(rows, cols)) / self.scales[cols]
         )
 
-    def new_row_effect(self, cols: ArrayLike, values: Floats) -> float:
+    def new_row_effect(self, cols: Ints, values: Floats) -> float:
         """Return the shrunken effect of a row that was not there when effects were fitted."""
         if self.offsets not in ("rows", "both") or not len(values):
             return 0.0
@@ -129,13 +130,9 @@ def _effects(observations: Observations, offsets: str) -> tuple[float, Floats, F
     for _ in range(_SWEEPS):
         before = np.concatenate((row_effects, col_effects))
         if offsets in ("columns", "both"):
-            col_effects = _shrunken_means(
-                left - row_effects[observations.rows], observations.cols, n
-            )
+            col_effects = _shrunken_means(left - row_effects[rows], cols, n)
         if offsets in ("rows", "both"):
-            row_effects = _shrunken_means(
-                left - col_effects[observations.cols], observations.rows, m
-            )
+            row_effects = _shrunken_means(left - col_effects[cols], rows, m)
         after = np.concatenate((row_effects, col_effects))
         if np.abs(after - before).max() <= 1e-9 * np.abs(after).max():
             break

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,6 +16,7 @@ from depthrank import frames
 from depthrank.completion.fitting import WIDTH_LIMIT, Engine
 from depthrank.completion.offsets import OFFSETS, SCALINGS
 from depthrank.completion.selection import Wish
+from depthrank.coordinates import Duplicates
 from depthrank.errors import DepthrankError
 from depthrank.observations import Observations
 
@@ -46,7 +47,11 @@ def check_parameters(estimator: "DeepMatrixCompletion") -> None:
         ):
             continue
         kind = Integral if whole else Real
-        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, kind)
+            or not low <= float(value) <= high
+        ):
             allowed = f"{'a whole number' if whole else 'a number'} from {low:g} to {high:g}"
             raise DepthrankError(
                 f"{name} is {value!r}; it must be {allowed}{' or auto' if auto else ''}."
@@ -136,7 +141,7 @@ def read_table(estimator: "DeepMatrixCompletion", X: Any, *, reset: bool) -> Obs
         dtype="numeric",
     )
     if type(checked).__module__.startswith("scipy.sparse"):
-        return Observations.from_scipy(checked, duplicates=estimator.duplicates)
+        return Observations.from_scipy(checked, duplicates=cast(Duplicates, estimator.duplicates))
     return Observations.from_dense(checked, missing=estimator.missing)
 
 

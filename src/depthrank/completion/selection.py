@@ -24,8 +24,9 @@ MIN_HELD_OUT = 50
 CLEAN = 0.05
 """A fitted table whose held-out error is below this part of its size is taken for clean."""
 
-_DECAYS = (0.25, 0.125, 0.0625)  # of the noise edge, the path down
-_STRONGER = (0.35, 0.5)  # and up, if the first was the best
+_DECAYS = (0.35, 0.18, 0.09)  # of the noise edge: the middle, and the path down
+_STRONGER = (0.6, 1.0)  # and up, if going down did not help
+_NEAR = 1.02  # without offsets depth 3 must come as near to the best as this to be tried with them
 _OFFSETS_GAIN = 0.98  # offsets must lower the held-out error of the mean-free fit by this factor
 
 
@@ -190,37 +191,42 @@ def _candidates(
     if first.trajectory.stopped_by == "fitted" and first.rmse < CLEAN * held_out.rms:
         return
     offsets = _offsets(train, held_out) if wish.offsets == "auto" else wish.offsets
-    for depth in reversed(depths):
-        setting = replace(clean, depth=depth, offsets=offsets)
-        if fixed_decay is not None:
-            if setting != clean:
-                yield setting
-        elif depth == 2:
-            yield from _decay_path(train, setting, trials)
-        elif setting != clean:
-            yield setting
+    if 2 in depths:
+        shallow = replace(clean, depth=2, offsets=offsets)
+        if fixed_decay is None:
+            yield from _decay_path(train, shallow, trials)
+        elif shallow != clean:
+            yield shallow
+    deep = replace(clean, offsets=offsets)
+    if deep.depth > 2 and deep != clean and first.rmse < _NEAR * min(t.rmse for t in trials):
+        yield deep
 
 
 def _decay_path(train: Observations, setting: Setting, trials: list[Trial]) -> Iterator[Setting]:
     """Follow decay down from the middle while it helps, and up if that did not."""
-    edge = noise_edge(train)
-    first = np.inf
+    preparation = prepare(train, setting.offsets)
+    noise = min(trial.rmse for trial in trials) / float(preparation.scales.mean())
+    edge = noise * noise_edge(train)
+    middle = np.inf
     for path in (_DECAYS, _STRONGER):
-        best = first
+        best = middle
         for part in path:
             yield replace(setting, weight_decay=part * edge)
             rmse = trials[-1].rmse
-            if path is _DECAYS and part == _DECAYS[0]:
-                first = best = rmse
-            elif rmse >= best:
+            middle = min(middle, rmse) if part == _DECAYS[0] else middle
+            if rmse >= best:
                 break
             best = rmse
-        if best < first:
+        if best < middle:
             return
 
 
 def noise_edge(observations: Observations) -> float:
-    """Return the largest singular value that unit noise on these cells has, in expectation."""
+    """Return the largest singular value of unit noise on these cells, in expectation.
+
+    Singular values below it drown in noise; depth 2 with weight decay lambda is a nuclear norm
+    penalty that takes lambda off each of them.
+    """
     m, n = observations.shape
     return float((np.sqrt(m) + np.sqrt(n)) * np.sqrt(observations.density))
 
