@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -328,6 +329,19 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
             "skipped": {"rows": skipped.rows, "cols": skipped.cols, "both": skipped.both},
             "in_training": shared,
         }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a `.depthrank` file; `depthrank.completion.model_file`."""
+        from depthrank.completion.model_file import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> "DeepMatrixCompletion":
+        """Read what `save` wrote: a fitted estimator, without its `trajectory_`."""
+        from depthrank.completion.model_file import load
+
+        return load(path)
 
     @property
     def determination_(self) -> NDArray[np.int8]:

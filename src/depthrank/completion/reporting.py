@@ -36,7 +36,7 @@ def report(model: CompletionModel, done: Fit, engine: Engine, wish: Wish) -> dic
     """
     seen, trajectory = model.observations, done.trajectory
     error = model.cells(seen.rows, seen.cols) - seen.values
-    rms = seen.rms
+    rms, s = seen.rms, trajectory.singular_values
     counts = model.graph.label_counts
     return {
         "shape": list(seen.shape),
@@ -71,8 +71,8 @@ def report(model: CompletionModel, done: Fit, engine: Engine, wish: Wish) -> dic
         "holdout_rmse": None,
         "refitted": done.refitted,
         "tried": [trial.row() for trial in done.trials],
-        "stable_rank": float(spectra.stable_rank_of(trajectory.singular_values)),
-        "effective_rank": float(spectra.effective_rank_of(trajectory.singular_values)),
+        "stable_rank": float(spectra.stable_rank_of(s)),
+        "effective_rank": float(spectra.effective_rank_of(s)),
         "seed": engine.seed,
         "dtype": engine.dtype,
         "threads": _threads(),
