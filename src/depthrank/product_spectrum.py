@@ -8,14 +8,17 @@ each group is decomposed on its own.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
+import scipy.linalg
 
 from depthrank.spectra import singular_values
 
 _TRUSTED = 1e-6  # above this ratio to the largest value, the product itself is precise enough
 _GAP = 1e-3  # neighbouring values further apart than this end a group
-_SWEEPS = 3  # each multiplies the mixing of two groups by the square of their ratio
+_COUPLING = 1e-6  # of the larger group: what is left of the mixing moves small values by 1e-12
+_SWEEPS = 4  # each multiplies the mixing of two groups by their ratio
 
 
 def product_singular_values(factors: Sequence[np.ndarray]) -> np.ndarray:
@@ -44,23 +47,21 @@ def product_singular_values(factors: Sequence[np.ndarray]) -> np.ndarray:
     if len(factors) == 1 or plain[0] == 0 or plain[-1] > _TRUSTED * plain[0]:
         return plain
     chain = [np.asarray(factor, float) for factor in factors]
+    # Columns in the order of a pivoted decomposition start the sweeps graded, large before small.
+    chain[0] = chain[0][:, scipy.linalg.qr(product, mode="r", pivoting=True)[1]]
     for _ in range(_SWEEPS):
         chain = _sweep(chain)
     triangle = chain[0]
     for factor in chain[1:]:
         triangle = factor @ triangle
-    size = np.abs(np.diagonal(triangle))
-    values = np.concatenate(
-        [
-            np.asarray(singular_values(triangle[group][:, group]))
-            for group in _groups(size)
-            if group.size
-        ]
-    )
-    values = np.sort(values)[::-1]
-    padded = np.zeros_like(plain)
-    padded[: len(values)] = values[: len(plain)]
-    return padded
+    cuts = _cuts(triangle)
+    if not cuts:
+        return plain
+    edges = [0, *cuts, min(triangle.shape)]
+    groups = [triangle[a:b, a:b] for a, b in pairwise(edges)]
+    values = np.concatenate([np.asarray(singular_values(group)) for group in groups])
+    # Hidden widths below min(m, n) leave a smaller triangle; the other values are exactly zero.
+    return np.pad(np.sort(values)[::-1], (0, len(plain) - len(values)))
 
 
 def _sweep(chain: list[np.ndarray]) -> list[np.ndarray]:
@@ -73,10 +74,17 @@ def _sweep(chain: list[np.ndarray]) -> list[np.ndarray]:
     return [triangle.T for triangle in reversed(triangles)]
 
 
-def _groups(size: np.ndarray) -> list[np.ndarray]:
-    """Return index groups of the diagonal whose sizes are within the gap of a neighbour."""
-    order = np.argsort(size)[::-1]
-    ordered = size[order]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(ordered[:-1] > 0, ordered[1:] / ordered[:-1], 1.0)
-    return np.split(order, np.flatnonzero(ratio < _GAP) + 1)
+def _cuts(triangle: np.ndarray) -> list[int]:
+    """Return where the triangle falls apart into groups that no longer mix.
+
+    A coupling C between a group of values near a and one far below moves the small values by
+    (C / a)^2 relative: both the gap and the smallness of C are checked.
+    """
+    size = np.abs(np.diagonal(triangle))
+    cuts = []
+    for k in range(1, len(size)):
+        above = size[:k].min()
+        coupling = max(np.abs(triangle[:k, k:]).max(), np.abs(triangle[k:, :k]).max(initial=0.0))
+        if size[k:].max() < _GAP * above and coupling < _COUPLING * above:
+            cuts.append(k)
+    return cuts

@@ -39,7 +39,7 @@ def flow_batch(
     starts: Sequence[Sequence[np.ndarray]],
     *,
     weight_decay: float = 0.0,
-    tol: float = 1e-16,
+    tol: float = 1e-14,
     rtol: float = 1e-6,
     max_time: float = np.inf,
     max_steps: int = 200_000,

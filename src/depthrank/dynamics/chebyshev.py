@@ -21,7 +21,7 @@ from jax import Array
 from depthrank.dynamics.problem import Factors, combine, norm
 
 DAMPING = 2.0  # |R| <= 0.59 inside the interval; the classical 2/13 gives 0.95 on one 20 % longer
-MAX_STAGES = 200
+MAX_STAGES = 4000  # rounding grows with their square, to 4e-9 of the state in one step
 SAFETY = 1.1  # the power iteration approaches the spectral radius from below
 
 
@@ -123,10 +123,11 @@ def chebyshev_step(
 def chebyshev_error(
     y0: Factors, y1: Factors, slope0: Factors, slope1: Factors, h: Array
 ) -> Factors:
-    """Return the local error estimate of the method, h^3 y'''/15 to leading order.
+    """Return an estimate of the method's local error over a step, of order h^3.
 
-    It needs the two ends of a step only, so it also tells what error this method would make over
-    a step that another method took.
+    It needs the two ends of the step only. Over a step that another, more accurate method took it
+    is h^3 y'''/15, about the error that this method would have made (0.069 h^3 y''' for many
+    stages); over a step of its own it reads 1.8 times that, on the safe side.
     """
     return combine((0.8, y0), (-0.8, y1), (0.4 * h, slope0), (0.4 * h, slope1))
 

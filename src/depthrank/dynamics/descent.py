@@ -51,7 +51,7 @@ def descend(
     width: int | None = None,
     weight_decay: float = 0.0,
     batch_size: int | None = None,
-    tol: float = 1e-16,
+    tol: float = 1e-14,
     record_every: int | None = None,
     dtype: str = "float64",
     seed: int = 0,

@@ -33,7 +33,7 @@ def flow(
     factors: Sequence[np.ndarray] | None = None,
     width: int | None = None,
     weight_decay: float = 0.0,
-    tol: float = 1e-16,
+    tol: float = 1e-14,
     rtol: float = 1e-6,
     max_time: float = np.inf,
     max_steps: int = 200_000,
@@ -130,7 +130,7 @@ def flow(
     check_range("wall_clock", wall_clock, 0.0)
     check_range("weight_decay", weight_decay, 0.0, float(np.finfo(float).max))
     check_range("loss_drop", loss_drop, 0.0, 1.0)
-    check_range("max_stages", max_stages, 2, 1000)
+    check_range("max_stages", max_stages, 2, 10_000)
     check_choice("solver", solver, stepping.SOLVERS)
     check_choice("record", record, ("auto", "ends", "entries"))
     check_choice("dtype", dtype, ("float64", "float32"))

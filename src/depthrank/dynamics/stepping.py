@@ -133,7 +133,7 @@ def _smooth_solver(solver: str) -> diffrax.AbstractAdaptiveSolver:
     if solver == "tsit5":
         return diffrax.Tsit5()
     if solver == "kvaerno5":
-        return diffrax.Kvaerno5(root_finder=diffrax.VeryChord(rtol=1e-8, atol=1e-10))
+        return diffrax.Kvaerno5(root_finder=diffrax.VeryChord(rtol=1e-10, atol=1e-14))
     return diffrax.Dopri8()
 
 

@@ -138,7 +138,7 @@ class Trajectory:
         if str(path).endswith(".nc"):
             self.data.to_netcdf(path, engine="h5netcdf")
         else:
-            self.data.to_zarr(path, mode="w")
+            self.data.to_zarr(path, mode="w", consolidated=False)
 
     def plot(self) -> "Figure":
         """Draw loss, singular values and ranks over time."""
@@ -161,7 +161,7 @@ def read_course(path: str | Path) -> "xarray.Dataset":
         raise DepthrankError(f"There is no saved trajectory at {path}.")
     if str(path).endswith(".nc"):
         return xarray.load_dataset(path, engine="h5netcdf")
-    return xarray.load_dataset(path, engine="zarr")
+    return xarray.load_dataset(path, engine="zarr", consolidated=False)
 
 
 class Recorder:
