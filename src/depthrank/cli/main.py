@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from depthrank._version import __version__
-from depthrank.cli import cache, complete, console, diagnose, flow, limits, spectra
+from depthrank.cli import cache, complete, console, diagnose, flow, limits, reproduce, spectra
 from depthrank.errors import DepthrankError
 
 
@@ -51,6 +51,7 @@ for name, module in {
     "limits": limits,
     "flow": flow,
     "spectra": spectra,
+    "reproduce": reproduce,
 }.items():
     app.command(name, epilog=module.EXAMPLE)(module.command)
 

@@ -1,0 +1,38 @@
+"""The results of the paper, one module each: a setting, a run, a figure, claims with verdicts.
+
+`STUDIES` lists them in the order in which they read best; `depthrank reproduce` runs them.
+"""
+
+from depthrank.studies import (
+    connecting,
+    coupling,
+    depth,
+    gaussian,
+    limit,
+    no_help,
+    optimizers,
+    plasticity,
+    recovery,
+    small_start,
+    two_by_two,
+    warm_two_by_two,
+)
+from depthrank.studies.claim import Claim
+from depthrank.studies.study import Data, Study
+
+__all__ = ["STUDIES", "Claim", "Data", "Study"]
+
+STUDIES: tuple[Study, ...] = (
+    coupling.STUDY,
+    two_by_two.STUDY,
+    limit.STUDY,
+    small_start.STUDY,
+    depth.STUDY,
+    gaussian.STUDY,
+    recovery.STUDY,
+    connecting.STUDY,
+    plasticity.STUDY,
+    warm_two_by_two.STUDY,
+    optimizers.STUDY,
+    no_help.STUDY,
+)

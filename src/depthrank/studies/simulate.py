@@ -1,0 +1,148 @@
+"""Simulations shared by the studies: batches of one size, so that few programs are compiled."""
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from depthrank.factors import Factors
+from depthrank.observations import Observations
+
+if TYPE_CHECKING:
+    import xarray
+
+    from depthrank.dynamics.trajectory import Trajectory
+
+__all__ = ["course", "descents", "factors_of", "flows", "modes", "observe", "products"]
+
+Array = NDArray[np.float64]
+
+# One batch size for all studies: every (size, depth) is compiled once, whatever asks for it.
+BATCH = 32
+
+
+def observe(mask: np.ndarray, value: float | np.ndarray = 1.0) -> Observations:
+    """Observe `value` (a number or the whole truth) where the mask says so."""
+    return Observations.from_mask(np.broadcast_to(np.asarray(value, float), mask.shape), mask)
+
+
+def flows(
+    observations: Observations | Sequence[Observations],
+    starts: Sequence[Factors],
+    *,
+    tol: float = 1e-18,
+    rtol: float = 1e-8,
+    max_time: float = np.inf,
+    batch: int = BATCH,
+) -> "xarray.Dataset":
+    """Follow gradient flows of one shape to their ends, `batch` at a time.
+
+    Returns
+    -------
+    xarray.Dataset
+        That of `flow_batch`, with the final factors.
+    """
+    import xarray
+
+    from depthrank.dynamics.batch import flow_batch
+
+    seen = [observations] * len(starts) if isinstance(observations, Observations) else observations
+    parts = []
+    for first in range(0, len(starts), batch):
+        count = min(batch, len(starts) - first)
+        # The last batch is filled up with copies of its last member.
+        chosen = np.minimum(first + np.arange(batch), first + count - 1)
+        part = flow_batch(
+            [seen[k] for k in chosen],
+            [starts[k] for k in chosen],
+            tol=tol,
+            rtol=rtol,
+            max_time=max_time,
+            factors=True,
+        )
+        if (part["stopped_by"] == "interrupted").any():  # the batch keeps Ctrl-C to itself
+            raise KeyboardInterrupt
+        parts.append(part.isel(member=slice(count)))
+    whole = xarray.concat(parts, "member", data_vars="all", coords="minimal", compat="override")
+    return whole.assign_coords(member=np.arange(len(starts)))
+
+
+def factors_of(data: "xarray.Dataset") -> list[Factors]:
+    """Return the final factors of every member."""
+    names = [f"factor_{k}" for k in range(1, 100) if f"factor_{k}" in data]
+    layers = [data[name].values for name in names]
+    return [tuple(layer[k] for layer in layers) for k in range(data.sizes["member"])]
+
+
+def products(data: "xarray.Dataset") -> Array:
+    """Return the final end-to-end matrices, [member, m, n]."""
+    product = data["factor_1"].values
+    for k in range(2, 100):
+        if f"factor_{k}" not in data:
+            break
+        product = data[f"factor_{k}"].values @ product
+    return np.asarray(product)
+
+
+def course(
+    observations: Observations | Sequence[Observations],
+    starts: Sequence[Factors],
+    times: Sequence[float] | np.ndarray,
+    **options: Any,
+) -> list[list[Factors]]:
+    """Return the factors of every member at each of the increasing times, [time][member]."""
+    now, states, factors = 0.0, [], list(starts)
+    for time in times:
+        if time > now:
+            part = flows(
+                observations, factors, max_time=float(time - now), **{"tol": 1e-30, **options}
+            )
+            factors = factors_of(part)
+        states.append(factors)
+        now = float(time)
+    return states
+
+
+def modes(factors: Factors) -> tuple[float, float]:
+    """Return sigma_1, sigma_2 of factors of the form a I + b J, multiplied up from eigenvalues.
+
+    Eigenvalues of a factor are accurate to rounding of its largest, so that a sigma_2 far below
+    the rounding of sigma_1 is still seen, where the decomposition of the product would lose it.
+    """
+    d = len(factors[0])
+    sums = np.array([W.sum() / d for W in factors])
+    traces = np.array([np.trace(W) for W in factors])
+    return float(np.prod(sums)), float(np.prod((traces - sums) / (d - 1)))
+
+
+def descents(
+    observations: Observations,
+    starts: Sequence[Factors],
+    optimizer: str,
+    learning_rate: float,
+    steps: int,
+    *,
+    tol: float,
+) -> "list[Trajectory]":
+    """Train every start by the same optimiser, compiled once."""
+    from depthrank.dynamics.descent import OPTIMIZERS, descend
+
+    rule = OPTIMIZERS[optimizer](learning_rate)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the studies look at how each run ended
+        for start in starts:
+            one = descend(
+                observations,
+                optimizer=rule,
+                factors=start,
+                steps=steps,
+                tol=tol,
+                record_every=max(1, steps // 20),
+            )
+            if one.stopped_by == "interrupted":  # descent keeps Ctrl-C to itself
+                raise KeyboardInterrupt
+            found.append(one)
+    return found
