@@ -17,6 +17,7 @@ from depthrank.completion.reading import check_parameters, draw_seed, read_table
 from depthrank.completion.reporting import report
 from depthrank.completion.selection import fit
 from depthrank.errors import DepthrankError
+from depthrank.graph import Connectivity
 from depthrank.initialization import Start
 from depthrank.observations import Observations
 
@@ -348,6 +349,12 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         """Code of each cell, [m, n]: see `depthrank.graph.LABELS`; memory is checked first."""
         check_is_fitted(self)
         return self._model.graph.determination()
+
+    @property
+    def connectivity_(self) -> Connectivity:
+        """Connected parts of the table, bridges, rows with too few cells for a rank."""
+        check_is_fitted(self)
+        return self._model.graph
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the column names, which are those of the input."""

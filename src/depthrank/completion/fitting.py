@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from depthrank import memory
 from depthrank.dynamics.flow import flow
 from depthrank.dynamics.trajectory import Trajectory
 from depthrank.factors import Factors, dims
@@ -28,6 +29,7 @@ WIDTH_LIMIT = 128
 
 _DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on by less than noise
 _MAX_STEPS = 20_000
+_MAX_TRIAL_STEPS = 400  # clean tables are fitted in 70 to 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Setting:
         Offsets that are taken off first.
     max_time : float
         Flow time to stop at.
+    loss_drop : float
+        With held-out cells: the fraction of the loss that may be lost after the best of them.
     """
 
     depth: int
@@ -51,6 +55,7 @@ class Setting:
     weight_decay: float = 0.0
     offsets: str = "none"
     max_time: float = np.inf
+    loss_drop: float = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +120,13 @@ def run(
     Trajectory
         Of the table's own shape. What ended it is in `stopped_by`; no warning is given here.
     """
-    factors = engine.start(observations.shape, setting)
+    m, n = observations.shape
+    memory.require(
+        8 * (8 * m * n + 14 * setting.width * (m + n)),
+        f"Fitting a {m:,} x {n:,} table",
+        "Take fewer rows or columns.",
+    )
+    factors = engine.start((m, n), setting)
     sizes = (factors[0].shape[1], *(factor.shape[0] for factor in factors))
     rounded = tuple(_rounded(size) for size in sizes)
     padded = tuple(
@@ -124,7 +135,7 @@ def run(
     )
     shape = (rounded[-1], rounded[0])
     max_time = setting.max_time
-    if setting.weight_decay > 0:
+    if setting.weight_decay > 0 and validation is not None:
         max_time = min(max_time, _DECAY_TIMES / setting.weight_decay)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The flow ended as")
@@ -135,9 +146,10 @@ def run(
             tol=engine.tol,
             rtol=engine.rtol,
             max_time=max_time,
-            max_steps=_MAX_STEPS,
+            max_steps=_MAX_STEPS if validation is None else _MAX_TRIAL_STEPS,
             wall_clock=wall_clock,
             record="ends",
+            loss_drop=setting.loss_drop,
             validation=None if validation is None else _reshaped(validation, shape),
             solver=SOLVER,
             dtype=dtype or engine.dtype,

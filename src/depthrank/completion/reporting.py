@@ -84,16 +84,12 @@ def report(model: CompletionModel, done: Fit, engine: Engine, wish: Wish) -> dic
 
 
 def _chosen_stop(done: Fit) -> bool:
-    """Whether the end at a flow time is the one that held-out cells chose."""
+    """Whether the flow ended at the time that held-out cells chose."""
     return done.best is not None and done.trajectory.stopped_by in ("time", "validation")
 
 
 def _stopped_by(done: Fit) -> str:
-    if done.trajectory.stopped_by == "time":
-        # The time limit of a flow here is either the validated stopping time or rest under decay.
-        validated = done.best is not None and done.best.trajectory.stopped_by == "validation"
-        return "validation" if validated else "stationary"
-    return done.trajectory.stopped_by
+    return "validation" if _chosen_stop(done) else done.trajectory.stopped_by
 
 
 def _notes(model: CompletionModel, done: Fit, wish: Wish) -> list[str]:
