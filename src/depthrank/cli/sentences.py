@@ -30,7 +30,8 @@ def show(name: str, result: Mapping[str, Any], written: str | None) -> None:
     heading(f"{name} -> {written}" if written else f"{name} (nothing written: no -o OUT)")
     for sentence in about(result):
         typer.echo(f"  {sentence}")
-    typer.echo(f"  Seed {result['seed']} gives the same again.")
+    if result["stopped_by"] not in ("interrupted", "wall-clock"):
+        typer.echo(f"  Seed {result['seed']} gives the same again.")
 
 
 def about(result: Mapping[str, Any]) -> list[str]:

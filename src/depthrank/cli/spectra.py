@@ -78,14 +78,16 @@ def _plot(arrays: Any, rows: list[dict[str, Any]], out_axis: int, path: Path) ->
 
 
 def _print(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=f"{escape(path.name)}: {about['measured']} of {about['layers']} measured")
+    title = f"{escape(path.name)}: {about['measured']} of {about['layers']} measured"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("layer", overflow="fold")
     table.add_column("shape")
-    for name in ("largest\nrank", "stable\nrank", "effective\nrank", "numerical\nrank", "share"):
+    for name in ("largest", "stable", "effective", "numerical", "share"):
         table.add_column(name, justify="right")
     for row in rows:
         shape = " x ".join(map(str, row["shape"])) or "scalar"
@@ -101,9 +103,12 @@ def _print(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> Non
         mean += [f"{about['mean']['numerical_rank']:.4g}"]
         mean += [f"{about['mean_normalised']['effective_rank']:.2f}"]
         table.add_section()
-        table.add_row("mean of measured", "", "", *mean, style="dim")
-    Console().print(table)
-    typer.echo("share: effective rank over the largest rank possible.")
+        table.add_row("mean", "", "", *mean, style="dim")
+    out = Console()
+    if not out.is_terminal:
+        out.width = 120  # a file has no edge to wrap at
+    out.print(table)
+    typer.echo("Ranks; share is the effective rank over the largest possible.")
     for row in rows:
         if row["status"] == "failed":
             console.say(f"Warning: {row['name']}: {row['reason']}")
