@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import xarray
 
 _SMALLEST = 16  # batches are not compacted below this
+_FIRST_BUDGET = 200  # gradient evaluations before the first look from Python
 
 
 def flow_batch(
@@ -156,7 +157,7 @@ def _follow(
     total = state.t.shape[0]
     final = state
     where = np.arange(total)
-    budget = 200
+    budget = _FIRST_BUDGET
     settled = np.full(total, np.inf)
     try:
         while True:
