@@ -1,7 +1,7 @@
 """The `depthrank` command and what all its commands share."""
 
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +13,21 @@ from depthrank.errors import DepthrankError
 
 class Guarded(TyperGroup):
     """The group of commands: wrong input is one message and status 2, Ctrl-C is status 130."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Answer --version and --help here.
+
+        Typer takes 0.1 s to prepare any option of a group, which every command and its help would
+        pay for.
+        """
+        first = args[0] if args else "--help"
+        if first == "--version":
+            typer.echo(f"depthrank {__version__}")
+            raise typer.Exit
+        if first in ("--help", "-h"):
+            typer.echo(ctx.get_help())
+            raise typer.Exit(0 if args else 2)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -38,7 +53,7 @@ class Guarded(TyperGroup):
 app = typer.Typer(
     cls=Guarded,
     name="depthrank",
-    no_args_is_help=True,
+    add_help_option=False,
     add_completion=False,
     rich_markup_mode=None,  # importing rich for a help text would double its time
     pretty_exceptions_enable=False,
@@ -56,22 +71,12 @@ for name, module in {
     app.command(name, epilog=module.EXAMPLE)(module.command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"depthrank {__version__}")
-        raise typer.Exit
-
-
 @app.callback(epilog="\b\nExample:\n  depthrank complete ratings.csv -o filled.csv")
-def depthrank(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Matrix completion by deep matrix factorisation: depth is the regulariser."""
+def depthrank() -> None:
+    """Matrix completion by deep matrix factorisation: depth is the regulariser.
+
+    `depthrank COMMAND --help` explains a command, `depthrank --version` says which version it is.
+    """
 
 
 def main() -> None:
