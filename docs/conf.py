@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from figures import limits_by_depth  # noqa: E402
+from result_figures import draw_results  # noqa: E402
 
 project = "depthrank"
 author = "The depthrank authors"
@@ -72,3 +73,4 @@ def write_api_pages() -> None:
 
 write_api_pages()
 limits_by_depth()
+draw_results()

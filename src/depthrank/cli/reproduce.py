@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,12 +57,10 @@ def command(
     outcomes: list[Outcome] = []
     interrupted = False
     try:
-        for position, one in enumerate(chosen, start=1):
-            if not quiet:
-                console.say(f"[{position}/{len(chosen)}] {one.title} ...")
-            outcomes.append(_run(one, "full" if full else "quick", seed, out))
+        for outcome in _outcomes(chosen, "full" if full else "quick", seed, out, quiet):
+            outcomes.append(outcome)
             if not (json or quiet):
-                _print(outcomes[-1])
+                _print(outcome)
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - began
@@ -99,18 +98,37 @@ def _list(studies: "tuple[Study, ...]", json: bool) -> None:
     console.facts([(one.name, f"{one.title} ({one.source})") for one in studies])
 
 
-def _run(one: "Study", mode: str, seed: int, out: Path) -> "Outcome":
+def _outcomes(
+    chosen: "list[Study]", mode: str, seed: int, out: Path, quiet: bool
+) -> "Iterator[Outcome]":
+    """Run the studies two at a time (compiling and integrating leave Python), in order."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from depthrank.report.figures import save
     from depthrank.report.reproduce_page import Outcome
+    from depthrank.studies.simulate import STOP
 
-    began = time.perf_counter()
-    data = one.run(getattr(one, mode), seed)
-    claims = one.claims(data)
-    figure = one.figure(data)
-    for ending in ("png", "svg"):
-        save(figure, out / f"{one.name}.{ending}")
-    table = None if one.table is None else one.table(data)
-    return Outcome(one, claims, figure, time.perf_counter() - began, table)
+    def measure(one: "Study") -> tuple[Any, float]:
+        began = time.perf_counter()
+        return one.run(getattr(one, mode), seed), time.perf_counter() - began
+
+    STOP.clear()
+    pool = ThreadPoolExecutor(max_workers=2)
+    try:
+        running = [pool.submit(measure, one) for one in chosen]
+        for position, (one, future) in enumerate(zip(chosen, running, strict=True), start=1):
+            if not quiet:
+                console.say(f"[{position}/{len(chosen)}] {one.title} ...")
+            data, seconds = future.result()
+            figure = one.figure(data)
+            for ending in ("png", "svg"):
+                save(figure, out / f"{one.name}.{ending}")
+            table = None if one.table is None else one.table(data)
+            yield Outcome(one, one.claims(data), figure, seconds, table)
+    finally:
+        STOP.set()
+        pool.shutdown(cancel_futures=True)
+        STOP.clear()
 
 
 def _print(outcome: "Outcome") -> None:

@@ -138,6 +138,8 @@ def figure(data: Data) -> "Figure":
             color=colour,
             label=f"depth {depth}",
         )
+    axes[1].set_xticks(data["shares"], [f"{share:g}" for share in data["shares"]])
+    axes[1].minorticks_off()
     labels = [f"{n}\n{r:g}" for n, r in zip(data["names"], data["rates"], strict=True)]
     axes[0].set_xticks(range(len(labels)), labels, fontsize=7)
     axes[0].set_ylim(0, SIZE)
