@@ -74,7 +74,7 @@ def test_claims_hold_and_everything_is_written(run, three, tmp_path):
 
 
 def test_json_shape(run, three, tmp_path):
-    said = run("reproduce", "good", "poor", "--json", "--out", tmp_path, "--seed", "0")
+    said = run("reproduce", "good", "poor", "--jobs", 1, "--json", "--out", tmp_path, "--seed", "0")
     assert said.status == 1
     found = said.json
     assert found.keys() >= {"claims", "seconds"}
@@ -99,7 +99,7 @@ def test_failing_claim_ends_with_status_1_and_is_named(run, three, tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_done(run, three, tmp_path):
-    said = run("reproduce", "good", "cut", "poor", "--out", tmp_path, "--json")
+    said = run("reproduce", "good", "cut", "poor", "--jobs", 1, "--out", tmp_path, "--json")
     assert said.status == 130
     assert "1 of 3 studies are kept" in said.err
     assert [claim["id"] for claim in said.json["claims"]] == ["good/small", "good/any"]

@@ -1,9 +1,12 @@
 """`depthrank reproduce`: the paper's results, claim by claim, measured on this machine."""
 
+import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +39,7 @@ def command(
         Path, typer.Option(metavar="DIR", help="Folder for figures, page and numbers.")
     ] = Path("reproduce-output"),
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of all randomness.")] = 0,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Studies run at a time.")] = 2,
     show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -57,7 +61,7 @@ def command(
     outcomes: list[Outcome] = []
     interrupted = False
     try:
-        for outcome in _outcomes(chosen, "full" if full else "quick", seed, out, quiet):
+        for outcome in _outcomes(chosen, "full" if full else "quick", seed, out, jobs, quiet):
             outcomes.append(outcome)
             if not (json or quiet):
                 _print(outcome)
@@ -99,36 +103,45 @@ def _list(studies: "tuple[Study, ...]", json: bool) -> None:
 
 
 def _outcomes(
-    chosen: "list[Study]", mode: str, seed: int, out: Path, quiet: bool
+    chosen: "list[Study]", mode: str, seed: int, out: Path, jobs: int, quiet: bool
 ) -> "Iterator[Outcome]":
-    """Run the studies two at a time (compiling and integrating leave Python), in order."""
-    from concurrent.futures import ThreadPoolExecutor
-
+    """Run the studies, several at a time if asked, and hand them over in order."""
     from depthrank.report.figures import save
     from depthrank.report.reproduce_page import Outcome
-    from depthrank.studies.simulate import STOP
 
-    def measure(one: "Study") -> tuple[Any, float]:
-        began = time.perf_counter()
-        return one.run(getattr(one, mode), seed), time.perf_counter() - began
-
-    STOP.clear()
-    pool = ThreadPoolExecutor(max_workers=2)
-    try:
-        running = [pool.submit(measure, one) for one in chosen]
-        for position, (one, future) in enumerate(zip(chosen, running, strict=True), start=1):
+    with ExitStack() as stack:
+        work: list[Callable[[], tuple[Any, float]]]
+        if min(jobs, len(chosen)) > 1:
+            # Processes: two threads that compile and integrate at once may wait for each other.
+            context = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(context.Pool(min(jobs, len(chosen)), _leave_ctrl_c))
+            tasks = [pool.apply_async(_measure, (one.name, mode, seed)) for one in chosen]
+            work = [task.get for task in tasks]
+        else:
+            work = [partial(_measure, one.name, mode, seed) for one in chosen]
+        for position, (one, get) in enumerate(zip(chosen, work, strict=True), start=1):
             if not quiet:
                 console.say(f"[{position}/{len(chosen)}] {one.title} ...")
-            data, seconds = future.result()
+            data, seconds = get()
             figure = one.figure(data)
             for ending in ("png", "svg"):
                 save(figure, out / f"{one.name}.{ending}")
             table = None if one.table is None else one.table(data)
             yield Outcome(one, one.claims(data), figure, seconds, table)
-    finally:
-        STOP.set()
-        pool.shutdown(cancel_futures=True)
-        STOP.clear()
+
+
+def _measure(name: str, mode: str, seed: int) -> tuple[Any, float]:
+    """Run one study, in this process or another."""
+    from depthrank import studies
+
+    one = next(study for study in studies.STUDIES if study.name == name)
+    began = time.perf_counter()
+    return one.run(getattr(one, mode), seed), time.perf_counter() - began
+
+
+def _leave_ctrl_c() -> None:
+    """Let the main process alone act on Ctrl-C; it ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _print(outcome: "Outcome") -> None:

@@ -1,6 +1,5 @@
 """Simulations shared by the studies: batches of one size, so that few programs are compiled."""
 
-import threading
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,14 +21,6 @@ Array = NDArray[np.float64]
 
 # One batch size for all studies: every (size, depth) is compiled once, whatever asks for it.
 BATCH = 32
-
-# Set to end simulations in other threads: Ctrl-C reaches only the main one.
-STOP = threading.Event()
-
-
-def _stop_if_asked(*_: Any) -> None:
-    if STOP.is_set():
-        raise KeyboardInterrupt
 
 
 def observe(mask: np.ndarray, value: float | np.ndarray = 1.0) -> Observations:
@@ -57,7 +48,6 @@ def flows(
 
     from depthrank.dynamics.batch import flow_batch
 
-    _stop_if_asked()
     seen = [observations] * len(starts) if isinstance(observations, Observations) else observations
     parts = []
     for first in range(0, len(starts), batch):
@@ -71,7 +61,6 @@ def flows(
             rtol=rtol,
             max_time=max_time,
             factors=True,
-            progress=_stop_if_asked,
         )
         if (part["stopped_by"] == "interrupted").any():  # the batch keeps Ctrl-C to itself
             raise KeyboardInterrupt
@@ -145,7 +134,6 @@ def descents(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the studies look at how each run ended
         for start in starts:
-            _stop_if_asked()
             one = descend(
                 observations,
                 optimizer=rule,
@@ -153,7 +141,6 @@ def descents(
                 steps=steps,
                 tol=tol,
                 record_every=max(1, steps // 20),
-                progress=_stop_if_asked,
             )
             if one.stopped_by == "interrupted":  # descent keeps Ctrl-C to itself
                 raise KeyboardInterrupt
