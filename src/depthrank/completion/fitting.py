@@ -24,11 +24,16 @@ RTOL = 1e-2
 
 SOLVER = "chebyshev"
 
+INIT_SCALE = 1e-6
+"""Default end-to-end size of the start, relative to the root mean square of the cells. Smaller
+than needed for plentiful cells; where they are few, larger ones miss the low-rank answer."""
+
 WIDTH_LIMIT = 128
 """Largest hidden width that is taken without being asked for."""
 
 _DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on by less than noise
 _MAX_STEPS = 20_000
+_TRIAL_TOL = 1e-5  # enough to see that a table is clean
 _MAX_TRIAL_STEPS = 400  # clean tables are fitted in 70 to 200
 
 
@@ -46,6 +51,9 @@ class Setting:
         Offsets that are taken off first.
     max_time : float
         Flow time to stop at.
+    init_scale : float
+        End-to-end size of the start, where the engine has no start of its own: relative to the
+        root mean square of the prepared cells.
     loss_drop : float
         With held-out cells: the fraction of the loss that may be lost after the best of them.
     """
@@ -55,6 +63,7 @@ class Setting:
     weight_decay: float = 0.0
     offsets: str = "none"
     max_time: float = np.inf
+    init_scale: float = INIT_SCALE
     loss_drop: float = 0.5
 
 
@@ -65,10 +74,7 @@ class Engine:
     Attributes
     ----------
     init : callable or None
-        The start; None is Gaussian of end-to-end size `init_scale`.
-    init_scale : float
-        Frobenius norm of the end-to-end matrix at the start, relative to the root mean square of
-        the scaled observed cells.
+        The start; None is Gaussian of the setting's size.
     tol, rtol : float
         As for `depthrank.flow`.
     dtype : str
@@ -80,7 +86,6 @@ class Engine:
     """
 
     init: Start | None = None
-    init_scale: float = 1e-6
     tol: float = 1e-10
     rtol: float = RTOL
     dtype: str = "float64"
@@ -89,7 +94,7 @@ class Engine:
 
     def start(self, shape: tuple[int, int], setting: Setting) -> Factors:
         """Return the factors that a fit of this setting starts from."""
-        init = Gaussian(self.init_scale) if self.init is None else self.init
+        init = Gaussian(setting.init_scale) if self.init is None else self.init
         return init(dims(shape, setting.depth, setting.width), self.seed)
 
 
@@ -143,7 +148,7 @@ def run(
             _reshaped(observations, shape),
             factors=padded,
             weight_decay=setting.weight_decay,
-            tol=engine.tol,
+            tol=engine.tol if validation is None else max(engine.tol, _TRIAL_TOL),
             rtol=engine.rtol,
             max_time=max_time,
             max_steps=_MAX_STEPS if validation is None else _MAX_TRIAL_STEPS,

@@ -23,9 +23,6 @@ from depthrank.observations import Observations
 if TYPE_CHECKING:
     from depthrank.completion.estimator import DeepMatrixCompletion
 
-INIT_SCALE = 1e-6
-"""Automatic start: end-to-end size relative to that of a full table of the same cell size."""
-
 
 def check_parameters(estimator: "DeepMatrixCompletion") -> None:
     """Refuse parameters out of their range, before anything long starts."""
@@ -90,14 +87,11 @@ def settings(estimator: "DeepMatrixCompletion", shape: tuple[int, int]) -> tuple
         width=width,
         scaling=estimator.scaling,
         fraction=estimator.validation_fraction,
+        init_scale=estimator.init_scale,
         max_seconds=np.inf if estimator.max_seconds is None else float(estimator.max_seconds),
     )
-    scale = estimator.init_scale
     engine = Engine(
         init=estimator.init,
-        init_scale=INIT_SCALE * float(np.sqrt(shape[0]) * np.sqrt(shape[1]))
-        if isinstance(scale, str)
-        else float(scale),
         tol=float(estimator.tol),
         dtype=estimator.dtype,
         seed=estimator.seed_,

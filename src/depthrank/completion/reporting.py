@@ -50,7 +50,7 @@ def report(model: CompletionModel, done: Fit, engine: Engine, wish: Wish) -> dic
         "depth": done.setting.depth,
         "width": done.setting.width,
         "weight_decay": done.setting.weight_decay,
-        "init_scale": engine.init_scale if engine.init is None else None,
+        "init_scale": done.setting.init_scale if engine.init is None else None,
         "init": "Gaussian" if engine.init is None else repr(engine.init),
         "offsets": done.setting.offsets,
         "scaling": model.preparation.scaling,

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from depthrank.completion.fitting import Engine, Setting, run
+from depthrank.completion.fitting import INIT_SCALE, Engine, Setting, run
 from depthrank.completion.offsets import OFFSETS, Preparation, prepare
 from depthrank.dynamics.trajectory import Trajectory
 from depthrank.observations import Observations
 
-AUTO_FRACTION = 0.1
+AUTO_FRACTION, SCARCE_FRACTION = 0.1, 0.05
+"""Shares held out; the smaller where cells are few and each is needed."""
+
 MIN_HELD_OUT = 50
 """Automatic holding out wants this many cells; below, nothing is held out."""
 
@@ -29,6 +31,7 @@ _STRONGER = (0.6, 1.0)  # and up, if going down did not help
 # Where cells are few (below so many a row and column), modes overshoot as they grow one after the
 # other, and held-out errors of a clean table rise before they fall: it is followed to its end.
 _FEW = 30
+_QUICK_START = 1e-2  # where they are plentiful, a larger start finds the same in less time
 _NEAR = 1.02  # without offsets depth 3 must come as near to the best as this to be tried with them
 _OFFSETS_GAIN = 0.98  # offsets must lower the held-out error of the mean-free fit by this factor
 
@@ -47,6 +50,8 @@ class Wish:
         As `depthrank.completion.offsets.prepare` takes it.
     fraction : float or str
         Share of the observed cells to hold out while choosing, or "auto".
+    init_scale : float or str
+        Size of the start, or "auto".
     max_seconds : float
         For choosing and fitting together.
     """
@@ -57,6 +62,7 @@ class Wish:
     width: int
     scaling: str
     fraction: float | str
+    init_scale: float | str = "auto"
     max_seconds: float = np.inf
 
 
@@ -146,6 +152,7 @@ def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
             width=wish.width,
             weight_decay=0.0 if wish.weight_decay == "auto" else float(wish.weight_decay),
             offsets="none" if wish.offsets == "auto" else wish.offsets,
+            init_scale=_scale(wish),
         )
         return _final(observations, engine, wish, setting, deadline)
     trials: list[Trial] = []
@@ -161,11 +168,11 @@ def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
         return Fit(
             best.setting, best.preparation, best.trajectory, trials, held_out, best, refitted=False
         )
-    setting = best.setting
+    setting = replace(best.setting, init_scale=_scale(wish))
     if best.trajectory.stopped_by not in ("fitted", "stationary"):
         # More cells pull harder, in proportion; the same point is reached that much earlier.
         share = train.n_observed / observations.n_observed
-        setting = replace(setting, max_time=best.trajectory.time * share)
+        setting = replace(best.setting, max_time=best.trajectory.time * share)
     done = _final(observations, engine, wish, setting, deadline)
     return replace(done, trials=trials, held_out=held_out, best=best)
 
@@ -174,10 +181,19 @@ def _hold_out(
     observations: Observations, fraction: float | str, seed: int
 ) -> tuple[Observations, Observations | None]:
     if fraction == "auto":
-        enough = AUTO_FRACTION * observations.n_observed >= MIN_HELD_OUT
-        fraction = AUTO_FRACTION if enough else 0.0
+        fraction = SCARCE_FRACTION if _scarce(observations) else AUTO_FRACTION
+        if fraction * observations.n_observed < MIN_HELD_OUT:
+            fraction = 0.0
     train, held_out = observations.split(float(fraction), seed)
     return train, held_out if held_out.n_observed else None
+
+
+def _scarce(observations: Observations) -> bool:
+    return observations.n_observed < _FEW * sum(observations.shape)
+
+
+def _scale(wish: Wish) -> float:
+    return INIT_SCALE if isinstance(wish.init_scale, str) else float(wish.init_scale)
 
 
 def _candidates(
@@ -186,8 +202,15 @@ def _candidates(
     """Yield settings to try; `trials` grows between two of them."""
     depths = (3, 2) if wish.depth == "auto" else (int(wish.depth),)
     fixed_decay = None if wish.weight_decay == "auto" else float(wish.weight_decay)
-    few = train.n_observed < _FEW * sum(train.shape)
-    clean = Setting(depths[0], wish.width, fixed_decay or 0.0, loss_drop=0.999 if few else 0.5)
+    scarce = _scarce(train)
+    quick = wish.init_scale == "auto" and depths[0] > 2 and not scarce
+    clean = Setting(
+        depths[0],
+        wish.width,
+        fixed_decay or 0.0,
+        init_scale=_QUICK_START if quick else _scale(wish),
+        loss_drop=0.999 if scarce else 0.5,
+    )
     if wish.offsets != "auto":
         clean = replace(clean, offsets=wish.offsets)
     yield clean
@@ -196,12 +219,12 @@ def _candidates(
         return
     offsets = _offsets(train, held_out) if wish.offsets == "auto" else wish.offsets
     if 2 in depths:
-        shallow = Setting(2, wish.width, fixed_decay or 0.0, offsets)
+        shallow = replace(clean, depth=2, offsets=offsets, init_scale=_scale(wish), loss_drop=0.5)
         if fixed_decay is None:
             yield from _decay_path(train, shallow, trials)
         elif (shallow.depth, shallow.offsets) != (clean.depth, clean.offsets):
             yield shallow
-    deep = Setting(clean.depth, wish.width, clean.weight_decay, offsets)
+    deep = replace(clean, offsets=offsets, loss_drop=0.5)
     if (
         deep.depth > 2
         and offsets != clean.offsets
