@@ -67,14 +67,20 @@ def test_members_that_have_ended_are_taken_out(monkeypatch):
     assert (run.evaluations[28:] > 1.5 * run.evaluations[0]).all()
 
 
-def test_one_trace_for_one_shape():
-    """A second batch of the same shape compiles nothing new."""
+def test_one_trace_for_one_shape(monkeypatch):
+    """A second batch of the same shape traces nothing again."""
     seen, starts = scalars([2.0, 3.0, 5.0])
     flow_batch(seen, starts)
-    compiled = stepping.advance._cached._cache_size()
+
+    def traced(*_):
+        raise AssertionError("traced again")
+
+    monkeypatch.setattr(stepping, "_settle", traced)
     for scale in (1.5, 7.0):
-        flow_batch(*scalars([2.0 * scale, 3.0, 4.0], size=0.1 / scale), tol=1e-10, rtol=1e-5)
-    assert stepping.advance._cached._cache_size() == compiled
+        run = flow_batch(*scalars([2.0 * scale, 3.0, 4.0], size=0.1 / scale), tol=1e-10, rtol=1e-5)
+        assert set(run.stopped_by.values) == {"fitted"}
+    with pytest.raises(AssertionError, match="traced again"):
+        flow_batch(*scalars([1.0, 2.0]))  # another shape is: the trap works
 
 
 def test_factors_are_kept_when_asked():

@@ -78,10 +78,12 @@ def test_an_optax_object_counts_steps_as_time():
 
 
 def test_minibatches_fit_and_depend_on_the_seed_only():
-    options = {"factors": START, "learning_rate": 0.05, "steps": 4000, "tol": 1e-6}
-    one = descend(SEEN, batch_size=3, seed=1, **options)
-    again = descend(SEEN, batch_size=3, seed=1, **options)
-    other = descend(SEEN, batch_size=3, seed=2, **options)
+    def run(seed: int):
+        return descend(
+            SEEN, factors=START, learning_rate=0.05, steps=4000, tol=1e-6, batch_size=3, seed=seed
+        )
+
+    one, again, other = run(1), run(1), run(2)
     assert one.stopped_by == other.stopped_by == "fitted"
     np.testing.assert_array_equal(one.end_to_end, again.end_to_end)
     assert np.abs(one.factors[0] - other.factors[0]).max() > 1e-6

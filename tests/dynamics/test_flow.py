@@ -8,6 +8,7 @@ import pytest
 import depthrank
 from depthrank import AlphaM, DepthrankError, Gaussian, Observations, flow, limits, patterns
 from depthrank.dynamics.run import Run
+from depthrank.dynamics.trajectory import Progress
 
 SPARSE = np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1], [0, 1, 1]], bool)
 OUTER = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0])
@@ -217,9 +218,22 @@ def test_interruption_returns_the_state_reached(monkeypatch):
 
 
 def test_wall_clock_budget_and_progress():
-    told = []
-    run = rectangular(3, init=Gaussian(1e-3), wall_clock=0.0, progress=told.append)
+    told: list[Progress] = []
+    slow = Observations.from_mask(np.eye(10), patterns.diagonal((10, 10)))
+    run = flow(
+        slow,
+        depth=2,
+        init=AlphaM(0.01, 2.0),
+        solver="chebyshev",
+        rtol=1e-11,
+        wall_clock=1.0,
+        progress=told.append,
+    )
     assert run.stopped_by == "wall-clock"
+    assert 1.0 < run.seconds < 30.0
+    assert told
+    assert told[0].start_mse > told[-1].observed_mse > told[-1].tol_mse
+    assert (np.diff([p.steps for p in told]) > 0).all()
 
 
 def test_validation_returns_the_best_state_ev04():

@@ -16,12 +16,13 @@ import numpy as np
 
 from depthrank import memory, spectra
 from depthrank._version import __version__
-from depthrank.dynamics import stepping
+from depthrank.dynamics import endings
 from depthrank.dynamics.problem import Problem
 from depthrank.dynamics.run import STATIONARY_TOLERANCE
 from depthrank.dynamics.setup import check_range, make_problem, residual_scale
+from depthrank.dynamics.state import Control, Method, State
 from depthrank.dynamics.stationarity import is_stationary
-from depthrank.dynamics.stepping import Control, Method, State, advance
+from depthrank.dynamics.stepping import advance, start
 from depthrank.dynamics.trajectory import CONVENTIONS
 from depthrank.errors import DepthrankError
 from depthrank.factors import Factors
@@ -99,8 +100,8 @@ def flow_batch(
             loss_drop=jnp.full(batch, 0.5),
             t_stop=jnp.full(batch, max_time),
         )
-        state = stepping.start(problem, tuple(map(jnp.asarray, stacked)), Method(solver))
-        code = jnp.where(state.mse <= control.tol, stepping.FITTED, state.code)
+        state = start(problem, tuple(map(jnp.asarray, stacked)), Method(solver))
+        code = jnp.where(state.mse <= control.tol, endings.FITTED, state.code)
         state = dataclasses.replace(state, code=code.astype(jnp.int32))
         final = _follow(problem, state, control, Method(solver), progress)
     return _dataset(final, seen, factors, time.perf_counter() - started)
@@ -166,7 +167,7 @@ def _follow(
                 problem, state, control, method, jnp.asarray(budget), jnp.asarray(jnp.inf), 0
             )
             state = _close(problem, state, control, settled, where)
-            running = np.asarray(state.code) == stepping.RUNNING
+            running = np.asarray(state.code) == endings.RUNNING
             seconds = time.perf_counter() - clock
             budget = int(np.clip(budget * 0.3 / seconds, 50, 100_000))
             if progress is not None:
@@ -181,7 +182,7 @@ def _follow(
                 problem, state, control = _take((problem, state, control), order)
                 where = where[order]
     except KeyboardInterrupt:
-        code = jnp.where(state.code == stepping.RUNNING, stepping.INTERRUPTED, state.code)
+        code = jnp.where(state.code == endings.RUNNING, endings.INTERRUPTED, state.code)
         state = dataclasses.replace(state, code=code.astype(jnp.int32))
     return _scatter(final, state, where)
 
@@ -195,15 +196,15 @@ def _close(
 ) -> State:
     """End members that have reached their time, or rest without fitting."""
     code = jnp.where(
-        (state.code == stepping.RUNNING) & (state.t >= control.t_stop), stepping.TIME, state.code
+        (state.code == endings.RUNNING) & (state.t >= control.t_stop), endings.TIME, state.code
     )
     mse = np.asarray(state.mse)
-    stalled = (np.asarray(code) == stepping.RUNNING) & (mse > 0.999 * settled[where])
+    stalled = (np.asarray(code) == endings.RUNNING) & (mse > 0.999 * settled[where])
     settled[where] = mse
     if stalled.any():
         tolerance = jnp.asarray(STATIONARY_TOLERANCE)
         rests = is_stationary(problem, state.factors, state.slope, tolerance) & stalled
-        code = jnp.where(rests, stepping.STATIONARY, code)
+        code = jnp.where(rests, endings.STATIONARY, code)
     return dataclasses.replace(state, code=code.astype(jnp.int32))
 
 
@@ -230,7 +231,7 @@ def _dataset(
         "time": ("member", np.asarray(state.t)),
         "steps": ("member", np.asarray(state.steps)),
         "evaluations": ("member", np.asarray(state.evaluations)),
-        "stopped_by": ("member", np.array([stepping.STOPPED_BY[c] for c in codes])),
+        "stopped_by": ("member", np.array([endings.STOPPED_BY[c] for c in codes])),
     }
     if keep_factors:
         for index, layer in enumerate(layers, start=1):

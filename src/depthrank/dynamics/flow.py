@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from depthrank.dynamics import stepping
 from depthrank.dynamics.chebyshev import MAX_STAGES
 from depthrank.dynamics.run import Run, one
 from depthrank.dynamics.setup import (
@@ -18,7 +17,7 @@ from depthrank.dynamics.setup import (
     residual_scale,
     starting_factors,
 )
-from depthrank.dynamics.stepping import Control, Method
+from depthrank.dynamics.state import SOLVERS, Control, Method
 from depthrank.dynamics.trajectory import Progress, Trajectory
 from depthrank.errors import DepthrankError
 from depthrank.initialization import Start
@@ -131,7 +130,7 @@ def flow(
     check_range("weight_decay", weight_decay, 0.0, float(np.finfo(float).max))
     check_range("loss_drop", loss_drop, 0.0, 1.0)
     check_range("max_stages", max_stages, 2, 10_000)
-    check_choice("solver", solver, stepping.SOLVERS)
+    check_choice("solver", solver, SOLVERS)
     check_choice("record", record, ("auto", "ends", "entries"))
     check_choice("dtype", dtype, ("float64", "float32"))
     stops = _stops(times, max_time)

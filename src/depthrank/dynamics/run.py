@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from depthrank.dynamics import stepping
+from depthrank.dynamics import endings
 from depthrank.dynamics.problem import Problem
+from depthrank.dynamics.state import Control, Method, State
 from depthrank.dynamics.stationarity import is_stationary
-from depthrank.dynamics.stepping import Control, Method, advance
+from depthrank.dynamics.stepping import advance, start
 from depthrank.dynamics.trajectory import Progress, Recorder, Trajectory, imbalance_drift
 from depthrank.factors import Factors
 
@@ -47,14 +48,14 @@ class Run:
     def begin(self, factors: tuple[jax.Array, ...]) -> None:
         """Set the start, compile, and decide whether there is anything to do."""
         clock = time.perf_counter()
-        self.state = stepping.start(self.problem, factors, self.method)
+        self.state = start(self.problem, factors, self.method)
         self._advance(0)
         jax.block_until_ready(self.state)
         self.compile_seconds = time.perf_counter() - clock
         self.began = self.shown = time.perf_counter()
         self.start_mse = float(self.state.mse[0])
         if self.start_mse <= float(self.control.tol[0]):
-            self._end(stepping.FITTED)
+            self._end(endings.FITTED)
 
     def follow(self, stops: np.ndarray, wall_clock: float, *, at_stops_only: bool) -> None:
         """Go on until every stop is passed or the flow has ended."""
@@ -69,9 +70,9 @@ class Run:
                     break
                 self._snapshot()
             else:
-                self._end(stepping.TIME)
+                self._end(endings.TIME)
         except KeyboardInterrupt:
-            self._end(stepping.INTERRUPTED)
+            self._end(endings.INTERRUPTED)
         self.seconds = time.perf_counter() - self.began
         if at_stops_only:
             self._fill_after_the_end(stops)
@@ -93,16 +94,16 @@ class Run:
             if settled >= 32 and self._running():
                 mse = float(self.state.mse[0])
                 if mse > 0.999 * last_mse and self._rests():
-                    self._end(stepping.STATIONARY)
+                    self._end(endings.STATIONARY)
                 settled, last_mse = 0, mse
             if now - self.began > wall_clock and self._running():
-                self._end(stepping.WALL_CLOCK)
+                self._end(endings.WALL_CLOCK)
             if self.travel < np.inf:
                 self._snapshot()
             self._show(now)
 
     def _running(self) -> bool:
-        return int(self.state.code[0]) == stepping.RUNNING
+        return int(self.state.code[0]) == endings.RUNNING
 
     def _trials(self) -> int:
         return int(self.state.steps[0] + self.state.rejected[0])
@@ -145,7 +146,7 @@ class Run:
 
     def _fill_after_the_end(self, stops: np.ndarray) -> None:
         """Record the final state at later times: a flow at rest stays where it is."""
-        if int(self.state.code[0]) in (stepping.FITTED, stepping.STATIONARY):
+        if int(self.state.code[0]) in (endings.FITTED, endings.STATIONARY):
             factors, mse = self._numpy(self.state.factors), float(self.state.mse[0])
             for stop in stops[stops > max(self.recorder.times, default=-1.0)]:
                 self.recorder.snapshot(float(stop), mse, factors, self.record == "entries")
@@ -175,12 +176,12 @@ class Run:
         state, code = self.state, int(self.state.code[0])
         best = self.method.validated
         factors = self._numpy(state.best_factors if best else state.factors)
-        stopped_by = stepping.STOPPED_BY[code]
+        stopped_by = endings.STOPPED_BY[code]
         decayed = settings["weight_decay"] > 0
-        converged = code in (stepping.FITTED, stepping.VALIDATION) or (
-            code == stepping.STATIONARY and decayed
+        converged = code in (endings.FITTED, endings.VALIDATION) or (
+            code == endings.STATIONARY and decayed
         )
-        if code in (stepping.STATIONARY, stepping.STEPS, stepping.DIVERGED) and not converged:
+        if code in (endings.STATIONARY, endings.STEPS, endings.DIVERGED) and not converged:
             warnings.warn(_warning(stopped_by, float(state.mse[0]), state), stacklevel=3)
         attrs = {**settings, "stopped_by": stopped_by, "evaluations": int(state.evaluations[0])}
         return Trajectory(
@@ -208,7 +209,7 @@ def one(value: float, dtype: Any) -> jax.Array:
     return jnp.asarray([value], dtype)
 
 
-def _warning(stopped_by: str, mse: float, state: stepping.State) -> str:
+def _warning(stopped_by: str, mse: float, state: State) -> str:
     reason = {
         "stationary": "It rests at a stationary point that does not fit the data.",
         "steps": "The step limit was reached; raise max_steps, or rtol for longer steps.",

@@ -1,0 +1,14 @@
+"""The ways a flow can end, as codes in compiled loops and as words in results."""
+
+RUNNING, FITTED, STATIONARY, TIME, STEPS, VALIDATION, WALL_CLOCK, DIVERGED, INTERRUPTED = range(9)
+STOPPED_BY = (
+    "running",
+    "fitted",
+    "stationary",
+    "time",
+    "steps",
+    "validation",
+    "wall-clock",
+    "diverged",
+    "interrupted",
+)
