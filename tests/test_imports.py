@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"plasticity"}),
     frozenset(["completion", "networks", "studies", "sweeps"]),
     frozenset({"report"}),
-    frozenset({"cli"}),
+    frozenset({"__main__", "cli"}),
 )
 # Imports that climb, inside a function, each with its reason: (module, what it imports).
 CLIMBING = {

@@ -268,6 +268,12 @@ def test_dv03_single_precision_agrees():
     np.testing.assert_allclose(single.end_to_end, double.end_to_end, atol=1e-3)
 
 
+def test_single_precision_ends_at_its_own_rounding_of_the_time():
+    run = scalar(2.0, 2, 0.01, dtype="float32", max_time=1.1, tol=1e-9, rtol=1e-5)
+    assert run.stopped_by == "time"
+    assert run.time == float(np.float32(1.1))
+
+
 def test_importing_leaves_jax_in_its_own_precision():
     import jax
 
