@@ -59,9 +59,9 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         sizes differ by more than a thousand. "none" is for research: start and tolerance are then
         relative to nothing, and the answer depends on units.
     validation_fraction : float or "auto", default "auto"
-        Share of the observed cells held out while choosing. "auto": 0.1, or 0.05 where there are
-        fewer than 30 cells a row and column; nothing where that makes less than 50 cells. With 0
-        nothing is chosen and the flow runs to its end.
+        Share of the observed cells held out while choosing. "auto": 0.1, down to 0.05 where
+        there are fewer than 30 cells a row and column; nothing for tables of less than 100 cells.
+        With 0 nothing is chosen and the flow runs to its end, which fits noise too.
     tol : float, default 1e-10
         Fitted once the mean squared residual is below this part of the mean square.
     missing : scalar or sequence, default NaN

@@ -17,11 +17,11 @@ from depthrank.completion.offsets import OFFSETS, Preparation, prepare
 from depthrank.dynamics.trajectory import Trajectory
 from depthrank.observations import Observations
 
-AUTO_FRACTION, SCARCE_FRACTION = 0.1, 0.05
-"""Shares held out; the smaller where cells are few and each is needed."""
+AUTO_FRACTION, SCARCE_FRACTION, ENOUGH = 0.1, 0.05, 50
+"""Shares held out: the smaller where cells are few and each is needed, if it makes enough."""
 
-MIN_HELD_OUT = 50
-"""Automatic holding out wants this many cells; below, nothing is held out."""
+MIN_HELD_OUT = 10
+"""Below this many cells nothing is held out automatically."""
 
 CLEAN = 0.05
 """A fitted table whose held-out error is below this part of its size is taken for clean."""
@@ -181,7 +181,9 @@ def _hold_out(
     observations: Observations, fraction: float | str, seed: int
 ) -> tuple[Observations, Observations | None]:
     if fraction == "auto":
-        fraction = SCARCE_FRACTION if _scarce(observations) else AUTO_FRACTION
+        fraction = AUTO_FRACTION
+        if _scarce(observations):
+            fraction = min(max(ENOUGH / observations.n_observed, SCARCE_FRACTION), AUTO_FRACTION)
         if fraction * observations.n_observed < MIN_HELD_OUT:
             fraction = 0.0
     train, held_out = observations.split(float(fraction), seed)
