@@ -12,7 +12,7 @@ INSTALL := -m pip install -qq --disable-pip-version-check -c requirements.lock -
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile
 NO_TESTS := { status=$$?; [ $$status -ne 5 ] || echo "no test ran: that is a failure" >&2; exit $$status; }
 
-.PHONY: help test test-torch demo lint types docs format lock clean
+.PHONY: help test test-torch bench demo lint types docs format lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -84,3 +84,6 @@ $(VENV)/bin/pip $(TORCH_VENV)/bin/pip:
 	  echo "'$(PYTHON)' comes without venv or ensurepip. Install them (on Debian and Ubuntu the" \
 	    "package python3-venv), or name another interpreter: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(patsubst %/bin/pip,%,$@)
+
+bench: $(TORCH_VENV)/.torch
+	$(TORCH_VENV)/bin/python benchmarks/authors_setting.py

@@ -126,8 +126,8 @@ def chebyshev_error(
     """Return an estimate of the method's local error over a step, of order h^3.
 
     It needs the two ends of the step only. Over a step that another, more accurate method took it
-    is h^3 y'''/15, about the error that this method would have made (0.069 h^3 y''' for many
-    stages); over a step of its own it reads 1.8 times that, on the safe side.
+    is h^3 y'''/15, about the error that this method would have made; over a step of its own it
+    reads about twice that, on the safe side.
     """
     return combine((0.8, y0), (-0.8, y1), (0.4 * h, slope0), (0.4 * h, slope1))
 
