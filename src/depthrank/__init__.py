@@ -12,7 +12,9 @@ How it moves
 What came out
     end_to_end, imbalance, singular_values, stable_rank, effective_rank, numerical_rank, spectra
 What it means
-    limits, coupling, coupling_strength, theory
+    limits, coupling, coupling_strength, theory, studies
+Fill my table
+    DeepMatrixCompletion
 """
 
 from importlib import import_module
@@ -21,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from depthrank._version import __version__
 
 if TYPE_CHECKING:
-    from depthrank import patterns, spectra, theory
+    from depthrank import patterns, spectra, studies, theory
+    from depthrank.completion.estimator import DeepMatrixCompletion
     from depthrank.dynamics.batch import flow_batch
     from depthrank.dynamics.descent import descend
     from depthrank.dynamics.flow import flow
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlphaM",
     "Balanced",
+    "DeepMatrixCompletion",
     "DepthrankError",
     "Gaussian",
     "Identity",
@@ -69,14 +73,16 @@ __all__ = [
     "singular_values",
     "spectra",
     "stable_rank",
+    "studies",
     "theory",
 ]
 
 # Where each name lives. A function may not share its name with a module of this folder: importing
 # that module would put the module in the function's place. tests/test_surface.py holds the three
 # lists of this file together.
-_MODULES = ("patterns", "spectra", "theory")
+_MODULES = ("patterns", "spectra", "studies", "theory")
 _HOMES = {
+    "completion.estimator": ("DeepMatrixCompletion",),
     "dynamics.batch": ("flow_batch",),
     "dynamics.descent": ("descend",),
     "dynamics.flow": ("flow",),

@@ -86,7 +86,7 @@ def command(
     weight_decay: Annotated[float, _option("Weight decay, >= 0.", "X")] = 0.0,
     tol: Annotated[
         float, _option("Fitted at this mean squared residual relative to the data's.", "X")
-    ] = 1e-16,
+    ] = 1e-14,
     rtol: Annotated[float, _option("Relative error of one step of the integration.", "X")] = 1e-6,
     max_time: Annotated[float, _option("Flow time to stop at.", "T")] = float("inf"),
     max_steps: Annotated[int, _option("Steps to stop at.", "N")] = 200_000,
@@ -319,7 +319,7 @@ def _python(made: problems.Made, start: "Start", given: dict[str, Any], seed: in
     """Return the Python lines that do the same."""
     words = ["observations", f"depth={given['depth']}", f"init=depthrank.{start!r}"]
     words[-1] = words[-1].replace("=inf", '=float("inf")')
-    usual: dict[str, Any] = {"width": None, "weight_decay": 0.0, "tol": 1e-16}
+    usual: dict[str, Any] = {"width": None, "weight_decay": 0.0, "tol": 1e-14}
     if given["optimizer"] is None:
         name = "flow"
         usual |= _FLOW_ONLY | {"wall_clock": float("inf")}

@@ -33,7 +33,6 @@ WIDTH_LIMIT = 128
 
 _DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on by less than noise
 _MAX_STEPS = 20_000
-_TRIAL_TOL = 1e-5  # enough to see that a table is clean
 _MAX_TRIAL_STEPS = 400  # clean tables are fitted in 70 to 200
 
 
@@ -55,7 +54,10 @@ class Setting:
         End-to-end size of the start, where the engine has no start of its own: relative to the
         root mean square of the prepared cells.
     loss_drop : float
-        With held-out cells: the fraction of the loss that may be lost after the best of them.
+        With held-out cells: the fraction of the loss that may be lost after the best of them; at
+        1 it is followed until it is fitted.
+    trial_tol : float
+        With held-out cells: fitted below this, if it is above the engine's `tol`.
     """
 
     depth: int
@@ -65,6 +67,7 @@ class Setting:
     max_time: float = np.inf
     init_scale: float = INIT_SCALE
     loss_drop: float = 0.5
+    trial_tol: float = 1e-7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +151,7 @@ def run(
             _reshaped(observations, shape),
             factors=padded,
             weight_decay=setting.weight_decay,
-            tol=engine.tol if validation is None else max(engine.tol, _TRIAL_TOL),
+            tol=engine.tol if validation is None else max(engine.tol, setting.trial_tol),
             rtol=engine.rtol,
             max_time=max_time,
             max_steps=_MAX_STEPS if validation is None else _MAX_TRIAL_STEPS,
@@ -171,7 +174,7 @@ def run(
 
 
 def _rounded(size: int) -> int:
-    for step in (16, 32, 64, 128):
+    for step in (32, 128):  # small tables cost next to nothing, compiling does
         if size <= step:
             return step
     return -(-size // 8) * 8

@@ -211,7 +211,8 @@ def _candidates(
         wish.width,
         fixed_decay or 0.0,
         init_scale=_QUICK_START if quick else _scale(wish),
-        loss_drop=0.999 if scarce else 0.5,
+        loss_drop=1.0 if scarce else 0.5,
+        trial_tol=1e-5 if quick else 1e-7,
     )
     if wish.offsets != "auto":
         clean = replace(clean, offsets=wish.offsets)
@@ -221,7 +222,9 @@ def _candidates(
         return
     offsets = _offsets(train, held_out) if wish.offsets == "auto" else wish.offsets
     if 2 in depths:
-        shallow = replace(clean, depth=2, offsets=offsets, init_scale=_scale(wish), loss_drop=0.5)
+        shallow = replace(
+            clean, depth=2, offsets=offsets, init_scale=_scale(wish), loss_drop=0.5, trial_tol=1e-7
+        )
         if fixed_decay is None:
             yield from _decay_path(train, shallow, trials)
         elif (shallow.depth, shallow.offsets) != (clean.depth, clean.offsets):
