@@ -30,7 +30,7 @@ test-torch: $(TORCH_VENV)/.torch
 	@$(TORCH_VENV)/bin/python $(PYTEST) -m torch $(PYTEST_ARGS) || $(NO_TESTS)
 
 demo: $(VENV)/.demo
-	$(VENV)/bin/python examples/demo.py
+	$(VENV)/bin/python -m examples.demo
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from demo_data import load_china, load_msq
 from PIL import Image
 
 from depthrank.cli.complete import baselines
 from depthrank.observations import Observations
+from examples.demo_data import load_china, load_msq
 
 OUT = Path("demo-output")
 MISSING = 0.7
