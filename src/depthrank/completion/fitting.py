@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from depthrank import memory
+from depthrank.dynamics.chebyshev import MAX_STAGES
 from depthrank.dynamics.flow import flow
 from depthrank.dynamics.trajectory import Trajectory
 from depthrank.factors import Factors, dims
@@ -33,7 +34,8 @@ WIDTH_LIMIT = 128
 
 _DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on by less than noise
 _MAX_STEPS = 20_000
-_MAX_TRIAL_STEPS = 400  # clean tables are fitted in 70 to 200
+_MAX_TRIAL_STEPS = 300  # clean tables are fitted in 70 to 200
+_MAX_TRIAL_STAGES = 50  # a bound on what noise can cost that is followed to its end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +162,7 @@ def run(
             loss_drop=setting.loss_drop,
             validation=None if validation is None else _reshaped(validation, shape),
             solver=SOLVER,
+            max_stages=MAX_STAGES if validation is None else _MAX_TRIAL_STAGES,
             dtype=dtype or engine.dtype,
             seed=engine.seed,
             progress=engine.progress,

@@ -80,12 +80,15 @@ class Trial:
         Its flow; the factors are those of the smallest held-out error.
     rmse : float
         Held-out error, user's units.
+    size : float
+        Root mean square of the prepared training cells: 1, or 0, unless nothing was scaled.
     """
 
     setting: Setting
     preparation: Preparation
     trajectory: Trajectory
     rmse: float
+    size: float
 
     def row(self) -> dict[str, object]:
         """Return what a report shows of it."""
@@ -169,7 +172,7 @@ def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
             best.setting, best.preparation, best.trajectory, trials, held_out, best, refitted=False
         )
     setting = replace(best.setting, init_scale=_scale(wish))
-    if best.trajectory.stopped_by not in ("fitted", "stationary"):
+    if not _to_the_end(best):
         # More cells pull harder, in proportion; the same point is reached that much earlier.
         share = train.n_observed / observations.n_observed
         setting = replace(best.setting, max_time=best.trajectory.time * share)
@@ -188,6 +191,12 @@ def _hold_out(
             fraction = 0.0
     train, held_out = observations.split(float(fraction), seed)
     return train, held_out if held_out.n_observed else None
+
+
+def _to_the_end(trial: Trial) -> bool:
+    """Whether the state of the smallest held-out error is (next to) a fitted one."""
+    limit = 10 * trial.setting.trial_tol * trial.size**2
+    return trial.trajectory.stopped_by == "fitted" and trial.trajectory.observed_mse <= limit
 
 
 def _scarce(observations: Observations) -> bool:
@@ -218,7 +227,7 @@ def _candidates(
         clean = replace(clean, offsets=wish.offsets)
     yield clean
     first = trials[-1]
-    if first.trajectory.stopped_by == "fitted" and first.rmse < CLEAN * held_out.rms:
+    if _to_the_end(first) and first.rmse < CLEAN * held_out.rms:
         return
     offsets = _offsets(train, held_out) if wish.offsets == "auto" else wish.offsets
     if 2 in depths:
@@ -286,8 +295,9 @@ def _try(
     deadline: float,
 ) -> Trial:
     preparation = prepare(train, setting.offsets, wish.scaling)
+    prepared = preparation.apply(train)
     trajectory = run(
-        preparation.apply(train),
+        prepared,
         engine,
         setting,
         validation=preparation.apply(held_out),
@@ -298,7 +308,7 @@ def _try(
         held_out.cols
     ] * _cells(trajectory, held_out)
     rmse = float(np.sqrt(np.mean((held_out.values - estimate) ** 2)))
-    return Trial(setting, preparation, trajectory, rmse)
+    return Trial(setting, preparation, trajectory, rmse, prepared.rms)
 
 
 def _large(observations: Observations) -> bool:
