@@ -34,6 +34,7 @@ WIDTH_LIMIT = 128
 
 _DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on by less than noise
 _MAX_STEPS = 20_000
+SMALL = 10_000  # cells of a table below which compiling costs more than running
 _MAX_TRIAL_STEPS = 300  # clean tables are fitted in 70 to 200
 _MAX_TRIAL_STAGES = 50  # a bound on what noise can cost that is followed to its end
 
@@ -138,7 +139,7 @@ def run(
     )
     factors = engine.start((m, n), setting)
     sizes = (factors[0].shape[1], *(factor.shape[0] for factor in factors))
-    rounded = tuple(_rounded(size) for size in sizes)
+    rounded = tuple(_rounded(size, min(m, n)) for size in sizes)
     padded = tuple(
         np.pad(W, ((0, rounded[i + 1] - W.shape[0]), (0, rounded[i] - W.shape[1])))
         for i, W in enumerate(factors)
@@ -147,6 +148,11 @@ def run(
     max_time = setting.max_time
     if setting.weight_decay > 0 and validation is not None:
         max_time = min(max_time, _DECAY_TIMES / setting.weight_decay)
+    watched = validation
+    if validation is None and m * n <= SMALL and setting.weight_decay == 0:
+        # Watching the observed cells themselves changes nothing (their error never rises) and
+        # spares small tables a second compiled program.
+        watched = observations
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The flow ended as")
         trajectory = flow(
@@ -159,10 +165,10 @@ def run(
             max_steps=_MAX_STEPS if validation is None else _MAX_TRIAL_STEPS,
             wall_clock=wall_clock,
             record="ends",
-            loss_drop=setting.loss_drop,
-            validation=None if validation is None else _reshaped(validation, shape),
+            loss_drop=1.0 if validation is None else setting.loss_drop,
+            validation=None if watched is None else _reshaped(watched, shape),
             solver=SOLVER,
-            max_stages=MAX_STAGES if validation is None else _MAX_TRIAL_STAGES,
+            max_stages=MAX_STAGES if watched is None else _MAX_TRIAL_STAGES,
             dtype=dtype or engine.dtype,
             seed=engine.seed,
             progress=engine.progress,
@@ -173,14 +179,16 @@ def run(
         trajectory,
         factors=tuple(np.ascontiguousarray(W) for W in own),
         data=trajectory.data.isel(mode=slice(0, modes)),
+        validation_mse=None if validation is None else trajectory.validation_mse,
     )
 
 
-def _rounded(size: int) -> int:
-    for step in (32, 128):  # small tables cost next to nothing, compiling does
+def _rounded(size: int, smaller: int) -> int:
+    """Round a size up; coarsely where the smaller side is small and compiling costs more."""
+    for step in (32, 128) if smaller <= 32 else (64,):
         if size <= step:
             return step
-    return -(-size // 8) * 8
+    return -(-size // 16) * 16
 
 
 def _reshaped(observations: Observations, shape: tuple[int, int]) -> Observations:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from depthrank.completion.fitting import INIT_SCALE, Engine, Setting, run
+from depthrank.completion.fitting import INIT_SCALE, SMALL, Engine, Setting, run
 from depthrank.completion.offsets import OFFSETS, Preparation, prepare
 from depthrank.dynamics.trajectory import Trajectory
 from depthrank.observations import Observations
@@ -312,7 +312,7 @@ def _try(
 
 
 def _large(observations: Observations) -> bool:
-    return observations.shape[0] * observations.shape[1] > 10_000
+    return observations.shape[0] * observations.shape[1] > SMALL
 
 
 def _cells(trajectory: Trajectory, cells: Observations) -> np.ndarray:
