@@ -36,7 +36,7 @@ _DECAY_TIMES = 10.0  # after so many times 1/decay a flow under decay moves on b
 _MAX_STEPS = 20_000
 SMALL = 10_000  # cells of a table below which compiling costs more than running
 _MAX_TRIAL_STEPS = 300  # clean tables are fitted in 70 to 200
-_MAX_TRIAL_STAGES = 50  # a bound on what noise can cost that is followed to its end
+_MAX_TRIAL_STAGES = 100  # a bound on what noise can cost that is followed to its end
 
 
 @dataclasses.dataclass(frozen=True)
