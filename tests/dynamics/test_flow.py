@@ -269,9 +269,9 @@ def test_dv03_single_precision_agrees():
 
 
 def test_single_precision_ends_at_its_own_rounding_of_the_time():
-    run = scalar(2.0, 2, 0.01, dtype="float32", max_time=1.1, tol=1e-9, rtol=1e-5)
+    run = scalar(2.0, 2, 0.01, dtype="float32", max_time=1.3, tol=1e-9, rtol=1e-5)
     assert run.stopped_by == "time"
-    assert run.time == float(np.float32(1.1))
+    assert run.time == float(np.float32(1.3)) < 1.3
 
 
 def test_importing_leaves_jax_in_its_own_precision():

@@ -81,6 +81,7 @@ class Run:
 
     def _until(self, stop: float, wall_clock: float) -> None:
         self.control = dataclasses.replace(self.control, t_stop=one(stop, self.state.t.dtype))
+        stop = float(self.control.t_stop[0])  # as rounded: single precision reaches no other
         settled, last_mse = 0, np.inf
         while self._running() and float(self.state.t[0]) < stop:
             steps, spent = self._trials(), int(self.state.evaluations[0])
