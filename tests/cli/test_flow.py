@@ -72,7 +72,7 @@ def test_pl01_pictures_course_and_page_are_written_without_a_display(
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "run.svg").read_bytes()
     saved = read_course(course)
-    assert float(saved["loss"][-1]) < 1e-14
+    assert float(saved["loss"][-1]) <= 0.5 * 3 * 1e-14  # the default threshold on three cells
     assert {path.name for path in tmp_path.iterdir()} == {"run.png", "run.svg", course.name}
 
 
