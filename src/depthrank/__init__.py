@@ -13,6 +13,8 @@ What came out
     end_to_end, imbalance, singular_values, stable_rank, effective_rank, numerical_rank, spectra
 What it means
     limits, coupling, coupling_strength, theory, studies
+More data arrive
+    warm_start, plasticity_report, plasticity
 Fill my table
     DeepMatrixCompletion
 """
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from depthrank._version import __version__
 
 if TYPE_CHECKING:
-    from depthrank import patterns, spectra, studies, theory
+    from depthrank import patterns, plasticity, spectra, studies, theory
     from depthrank.completion.estimator import DeepMatrixCompletion
     from depthrank.dynamics.batch import flow_batch
     from depthrank.dynamics.descent import descend
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         TiedGaussian,
     )
     from depthrank.observations import Observations
+    from depthrank.plasticity import plasticity_report, warm_start
     from depthrank.spectra import effective_rank, numerical_rank, singular_values, stable_rank
     from depthrank.theory import coupling, coupling_strength, limits
 
@@ -69,18 +72,21 @@ __all__ = [
     "limits",
     "numerical_rank",
     "patterns",
+    "plasticity",
+    "plasticity_report",
     "read",
     "singular_values",
     "spectra",
     "stable_rank",
     "studies",
     "theory",
+    "warm_start",
 ]
 
 # Where each name lives. A function may not share its name with a module of this folder: importing
 # that module would put the module in the function's place. tests/test_surface.py holds the three
 # lists of this file together.
-_MODULES = ("patterns", "spectra", "studies", "theory")
+_MODULES = ("patterns", "plasticity", "spectra", "studies", "theory")
 _HOMES = {
     "completion.estimator": ("DeepMatrixCompletion",),
     "dynamics.batch": ("flow_batch",),
@@ -100,6 +106,7 @@ _HOMES = {
         "TiedGaussian",
     ),
     "observations": ("Observations",),
+    "plasticity": ("plasticity_report", "warm_start"),
     "spectra": ("effective_rank", "numerical_rank", "singular_values", "stable_rank"),
     "theory": ("coupling", "coupling_strength", "limits"),
 }
