@@ -27,11 +27,11 @@ def product_singular_values(factors: Sequence[np.ndarray]) -> np.ndarray:
     Parameters
     ----------
     factors : sequence of float arrays
-        (W_1, ..., W_L), W_l of shape d_l x d_{l-1}.
+        (W_1, ..., W_L), W_l of shape [..., d_l, d_{l-1}].
 
     Returns
     -------
-    float array [min(m, n)]
+    float array [..., min(m, n)]
         Small values keep the relative precision of the factors as long as neighbouring groups
         are a factor of 1000 or more apart; otherwise as `spectra.singular_values`.
 
@@ -43,9 +43,18 @@ def product_singular_values(factors: Sequence[np.ndarray]) -> np.ndarray:
     product = factors[0]
     for factor in factors[1:]:
         product = factor @ product
-    plain = np.asarray(singular_values(product))
-    if len(factors) == 1 or plain[0] == 0 or plain[-1] > _TRUSTED * plain[0]:
-        return plain
+    values = np.array(singular_values(product))
+    # The product alone is precise enough for most members of a stack.
+    graded = (values[..., -1] <= _TRUSTED * values[..., 0]) & (values[..., 0] > 0)
+    if len(factors) > 1:
+        for index in map(tuple, np.argwhere(graded)):
+            member = [np.asarray(factor[index]) for factor in factors]
+            values[index] = _graded(member, product[index], values[index])
+    return values
+
+
+def _graded(factors: list[np.ndarray], product: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """Return the singular values of one product whose smallest are small."""
     chain = [np.asarray(factor, float) for factor in factors]
     # Columns in the order of a pivoted decomposition start the sweeps graded, large before small.
     chain[0] = chain[0][:, scipy.linalg.qr(product, mode="r", pivoting=True)[1]]

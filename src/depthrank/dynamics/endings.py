@@ -1,6 +1,7 @@
 """The ways a flow can end, as codes in compiled loops and as words in results."""
 
 RUNNING, FITTED, STATIONARY, TIME, STEPS, VALIDATION, WALL_CLOCK, DIVERGED, INTERRUPTED = range(9)
+STALLED = 9  # no ending: the compiled loop hands the flow to Python, which decides if it rests
 STOPPED_BY = (
     "running",
     "fitted",

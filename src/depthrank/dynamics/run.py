@@ -13,12 +13,11 @@ import numpy as np
 from depthrank.dynamics import endings
 from depthrank.dynamics.problem import Problem
 from depthrank.dynamics.state import Control, Method, State
-from depthrank.dynamics.stationarity import is_stationary
+from depthrank.dynamics.stationarity import STATIONARY_TOLERANCE, is_stationary
 from depthrank.dynamics.stepping import advance, start
 from depthrank.dynamics.trajectory import Progress, Recorder, Trajectory, imbalance_drift
 from depthrank.factors import Factors
 
-STATIONARY_TOLERANCE = 1e-10
 _CAPACITY = 64  # steps between two looks from Python
 _TRAVEL = 0.05  # relative movement of the factors between two recorded spectra
 _RECORDING_SHARE = 0.25  # of the running time
@@ -82,21 +81,16 @@ class Run:
     def _until(self, stop: float, wall_clock: float) -> None:
         self.control = dataclasses.replace(self.control, t_stop=one(stop, self.state.t.dtype))
         stop = float(self.control.t_stop[0])  # as rounded: single precision reaches no other
-        settled, last_mse = 0, np.inf
         while self._running() and float(self.state.t[0]) < stop:
-            steps, spent = self._trials(), int(self.state.evaluations[0])
+            spent = int(self.state.evaluations[0])
             clock = time.perf_counter()
             self._advance(self.budget)
             now = time.perf_counter()
             if int(self.state.evaluations[0]) - spent >= self.budget:
                 # Look back from Python a few times a second, whatever a gradient costs.
                 self.budget = int(np.clip(self.budget * 0.2 / (now - clock), 16, 1_000_000))
-            settled += self._trials() - steps
-            if settled >= 32 and self._running():
-                mse = float(self.state.mse[0])
-                if mse > 0.999 * last_mse and self._rests():
-                    self._end(endings.STATIONARY)
-                settled, last_mse = 0, mse
+            if int(self.state.code[0]) == endings.STALLED:
+                self._end(endings.STATIONARY if self._rests() else endings.RUNNING)
             if now - self.began > wall_clock and self._running():
                 self._end(endings.WALL_CLOCK)
             if self.travel < np.inf:
@@ -105,9 +99,6 @@ class Run:
 
     def _running(self) -> bool:
         return int(self.state.code[0]) == endings.RUNNING
-
-    def _trials(self) -> int:
-        return int(self.state.steps[0] + self.state.rejected[0])
 
     def _rests(self) -> bool:
         tolerance = jnp.asarray(STATIONARY_TOLERANCE, self.state.t.dtype)

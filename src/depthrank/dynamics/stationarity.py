@@ -13,6 +13,7 @@ from jax import Array
 
 from depthrank.dynamics.problem import Factors, Problem, combine, norm
 
+STATIONARY_TOLERANCE = 1e-10
 _KRYLOV = 12
 
 

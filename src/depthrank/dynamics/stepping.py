@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from depthrank.dynamics.chebyshev import chebyshev_error, power_step
-from depthrank.dynamics.endings import DIVERGED, FITTED, RUNNING, STEPS, VALIDATION
+from depthrank.dynamics.endings import DIVERGED, FITTED, RUNNING, STALLED, STEPS, VALIDATION
 from depthrank.dynamics.problem import Factors, Problem, norm
 from depthrank.dynamics.state import Control, History, Method, State
+from depthrank.dynamics.stationarity import STATIONARY_TOLERANCE
 from depthrank.dynamics.trial import (
     STAGES,
     error_norm,
@@ -31,6 +32,7 @@ from depthrank.dynamics.trial import (
 
 _MAX_REJECTIONS = 60
 _MAX_LANDINGS = 12
+_WATCH = 32  # trial steps between two looks for a flow that stands still
 
 
 def _where(choice: Array, new: Factors, old: Factors) -> Factors:
@@ -64,6 +66,7 @@ def _member_start(problem: Problem, factors: Factors, method: Method) -> State:
         last_error=-one,
         last_h=one,
         mse=mse,
+        watched_mse=jnp.full((), jnp.inf, dtype),
         validation=validation,
         best_factors=factors,
         best_validation=validation,
@@ -151,23 +154,51 @@ def _settle(
         landings=state.landings + landing,
         evaluations=state.evaluations + spent + 1 + method.is_explicit,
     )
-    new = dataclasses.replace(new, code=_code(new, control))
-    return _watch(problem, new, control, end_to_end, accepted) if method.validated else new
+    stalled = _stalls(problem, state, new, method)
+    watched = jnp.where(_watched(state, new), new.mse, state.watched_mse)
+    new = dataclasses.replace(new, watched_mse=watched, code=_code(new, control, stalled))
+    return _validate(problem, new, control, end_to_end, accepted) if method.validated else new
 
 
-def _code(state: State, control: Control) -> Array:
+def _code(state: State, control: Control, stalled: Array) -> Array:
     return jnp.select(
         [
             state.mse <= control.tol,
             state.rejected_in_a_row >= _MAX_REJECTIONS,
             state.steps >= control.max_steps,
+            stalled,
         ],
-        [jnp.int32(FITTED), jnp.int32(DIVERGED), jnp.int32(STEPS)],
+        [jnp.int32(FITTED), jnp.int32(DIVERGED), jnp.int32(STEPS), jnp.int32(STALLED)],
         jnp.int32(RUNNING),
     )
 
 
-def _watch(
+def _watched(state: State, new: State) -> Array:
+    """Return whether a trial step is one of those at which the member is watched.
+
+    Their numbers depend on nothing but the member, so that neither the speed of the machine nor
+    the company in a batch decides when a flow is found to rest.
+    """
+    trials, before = new.steps + new.rejected, state.steps + state.rejected
+    return (trials % _WATCH == 0) & (trials > before)
+
+
+def _stalls(problem: Problem, state: State, new: State, method: Method) -> Array:
+    """Return whether a watched member may be at rest: a cheap question before the exact one.
+
+    A step along the gradient gains g^2 / (2 rho) or more of the loss, so where that is much, the
+    flow does not rest. The spectral radius is an estimate from below, hence the margin.
+    """
+    still = _watched(state, new) & (new.mse > 0.999 * state.watched_mse)
+    if not method.is_explicit:
+        return still  # nobody measures the spectral radius
+    tiny = jnp.finfo(new.mse.dtype).tiny
+    gain = 0.5 * jnp.square(norm(new.slope)) / jnp.maximum(new.rho, tiny)
+    flat = gain <= 1e2 * STATIONARY_TOLERANCE * problem.loss(new.factors)
+    return still & flat
+
+
+def _validate(
     problem: Problem,
     state: State,
     control: Control,
@@ -200,6 +231,7 @@ def advance(
     budget: Array,
     travel: Array,
     capacity: int,
+    least: int | Array = 1,
 ) -> tuple[State, History]:
     """Move every running member forward, for about `budget` gradient evaluations.
 
@@ -217,6 +249,8 @@ def advance(
     capacity : int
         Length of the history that is kept, and of the call in trial steps; 0 for no history and
         no such limit.
+    least : int
+        The call also ends when fewer members than this are running.
 
     Returns
     -------
@@ -240,15 +274,14 @@ def advance(
         room = jnp.max(state.evaluations - spent) < budget
         if capacity:
             room &= count < capacity
-        return room & jnp.any(active(state)) & ~moved(state)
+        return room & (jnp.sum(active(state)) >= least) & ~moved(state)
 
     def body(carry: tuple[State, History, Array]) -> tuple[State, History, Array]:
         state, history, count = carry
-        new = _batch_step(problem, state, control, method)
-        running = active(state)
+        new, stepped = _batch_step(problem, state, control, method, active(state))
 
         def pick(a: Array, b: Array) -> Array:
-            return jnp.where(running.reshape((-1,) + (1,) * (a.ndim - 1)), a, b)
+            return jnp.where(stepped.reshape((-1,) + (1,) * (a.ndim - 1)), a, b)
 
         new = jax.tree.map(pick, new, state)
         if capacity:
@@ -269,30 +302,31 @@ def advance(
     return state, history
 
 
-def _batch_step(problem: Problem, state: State, control: Control, method: Method) -> State:
-    h, lands = jax.vmap(lambda s, c: propose(s, c, method))(state, control)
-    running = (state.code == RUNNING) & (state.t < control.t_stop)
-    smooth_error, stages = jnp.full_like(h, jnp.inf), jnp.ones_like(h)
-    y1 = state.factors
+def _batch_step(
+    problem: Problem, state: State, control: Control, method: Method, active: Array
+) -> tuple[State, Array]:
+    """Try one step of the members of one kind; return the new state and who they were.
 
-    # Branches, not masks: a batch that is all smooth (or all stiff) pays for one method only.
-    if method.can_be_smooth:
-        smooth = running & ~state.stiff
+    Smooth and stiff members take turns, the more numerous kind first: both at once would cost
+    every member both methods, however few need the second.
+    """
+    h, lands = jax.vmap(lambda s, c: propose(s, c, method))(state, control)
+
+    def smooth() -> tuple[Factors, Array, Array]:
         trial = jax.vmap(lambda p, s, h: smooth_trial(p, s, h, method))
-        new, smooth_error = jax.lax.cond(
-            jnp.any(smooth),
-            lambda: trial(problem, state, h),
-            lambda: (state.factors, smooth_error),
-        )
-        y1 = _where(smooth[:, None, None], new, y1)
-    if method.can_be_stiff:
-        stiff = running & state.stiff
+        return *trial(problem, state, h), jnp.ones_like(h)
+
+    def stiff() -> tuple[Factors, Array, Array]:
         trial = jax.vmap(lambda p, s, h: stiff_trial(p, s, h, method))
-        new, stages = jax.lax.cond(
-            jnp.any(stiff),
-            lambda: trial(problem, state, jnp.where(stiff, h, 0)),
-            lambda: (state.factors, stages),
-        )
-        y1 = _where(stiff[:, None, None], new, y1)
+        y1, stages = trial(problem, state, jnp.where(stepped, h, 0))
+        return y1, jnp.full_like(h, jnp.inf), stages
+
+    if method.can_be_smooth and method.can_be_stiff:
+        turn_of_the_stiff = 2 * jnp.sum(active & state.stiff) > jnp.sum(active)
+        stepped = active & (state.stiff == turn_of_the_stiff)
+        y1, smooth_error, stages = jax.lax.cond(turn_of_the_stiff, stiff, smooth)
+    else:
+        stepped = active
+        y1, smooth_error, stages = smooth() if method.can_be_smooth else stiff()
     settle = jax.vmap(lambda *args: _settle(args[0], args[1], args[2], method, *args[3:]))
-    return settle(problem, state, control, h, lands, y1, smooth_error, stages)
+    return settle(problem, state, control, h, lands, y1, smooth_error, stages), stepped

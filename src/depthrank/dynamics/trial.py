@@ -10,10 +10,11 @@ from functools import partial
 
 import diffrax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from depthrank.dynamics.chebyshev import chebyshev_step, longest_step, stages_needed
-from depthrank.dynamics.problem import Factors, Problem
+from depthrank.dynamics.problem import Factors, Problem, combine
 from depthrank.dynamics.state import Control, Method, State
 
 # Steps longer than this times 1/rho are unstable for the method. Error control alone does not see
@@ -56,6 +57,8 @@ def error_norm(error: Factors, before: Factors, after: Factors) -> Array:
 def smooth_trial(problem: Problem, state: State, h: Array, method: Method) -> tuple[Factors, Array]:
     """Take a step by the diffrax solver; return the state and the size of its error."""
     solver = _smooth_solver(method.solver)
+    if method.unrolled and method.is_explicit:
+        return unrolled_trial(problem, state, h, solver)
     term = diffrax.ODETerm(lambda t, y, args: field(args, y))
     zero = jnp.zeros_like(h)
     inner = solver.init(term, zero, h, state.factors, problem)
@@ -63,6 +66,29 @@ def smooth_trial(problem: Problem, state: State, h: Array, method: Method) -> tu
     assert error is not None  # these methods all estimate their error
     size = error_norm(error, state.factors, y1)
     return y1, jnp.where(result == diffrax.RESULTS.successful, size, jnp.inf)
+
+
+def unrolled_trial(
+    problem: Problem, state: State, h: Array, solver: diffrax.AbstractAdaptiveSolver
+) -> tuple[Factors, Array]:
+    """Take the same step with its stages written out.
+
+    diffrax loops over the stages and reads all of them at each; for a batch of small matrices
+    that traffic costs more than the gradients. Written out, the compiler fuses every combination
+    into one pass over the stages it needs.
+    """
+
+    def add(weights: np.ndarray, *first: tuple[float, Factors]) -> Factors:
+        terms = [(h * float(w), k) for w, k in zip(weights, slopes, strict=True) if w != 0]
+        return combine(*first, *terms)
+
+    assert isinstance(solver, diffrax.Tsit5 | diffrax.Dopri8)  # one tableau, for the one term
+    tableau = solver.tableau
+    slopes = [state.slope]
+    for row in tableau.a_lower:
+        slopes.append(field(problem, add(row, (1.0, state.factors))))
+    y1 = add(tableau.b_sol, (1.0, state.factors))
+    return y1, error_norm(add(tableau.b_error), state.factors, y1)
 
 
 def stiff_trial(problem: Problem, state: State, h: Array, method: Method) -> tuple[Factors, Array]:
