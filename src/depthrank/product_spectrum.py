@@ -46,31 +46,34 @@ def product_singular_values(factors: Sequence[np.ndarray]) -> np.ndarray:
     values = np.array(singular_values(product))
     # The product alone is precise enough for most members of a stack.
     graded = (values[..., -1] <= _TRUSTED * values[..., 0]) & (values[..., 0] > 0)
-    if len(factors) > 1:
-        for index in map(tuple, np.argwhere(graded)):
-            member = [np.asarray(factor[index]) for factor in factors]
-            values[index] = _graded(member, product[index], values[index])
+    if len(factors) > 1 and graded.any():
+        chain = [np.asarray(factor, float)[graded] for factor in factors]
+        values[graded] = _graded(chain, product[graded], values[graded])
     return values
 
 
-def _graded(factors: list[np.ndarray], product: np.ndarray, plain: np.ndarray) -> np.ndarray:
-    """Return the singular values of one product whose smallest are small."""
-    chain = [np.asarray(factor, float) for factor in factors]
+def _graded(chain: list[np.ndarray], product: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """Return the singular values of a stack [k, ., .] of products with small ones among them."""
     # Columns in the order of a pivoted decomposition start the sweeps graded, large before small.
-    chain[0] = chain[0][:, scipy.linalg.qr(product, mode="r", pivoting=True)[1]]
+    order = [scipy.linalg.qr(member, mode="r", pivoting=True)[1] for member in product]
+    chain[0] = np.take_along_axis(chain[0], np.array(order)[:, None, :], axis=2)
     for _ in range(_SWEEPS):
         chain = _sweep(chain)
     triangle = chain[0]
     for factor in chain[1:]:
         triangle = factor @ triangle
-    cuts = _cuts(triangle)
-    if not cuts:
-        return plain
-    edges = [0, *cuts, min(triangle.shape)]
-    groups = [triangle[a:b, a:b] for a, b in pairwise(edges)]
-    values = np.concatenate([np.asarray(singular_values(group)) for group in groups])
-    # Hidden widths below min(m, n) leave a smaller triangle; the other values are exactly zero.
-    return np.pad(np.sort(values)[::-1], (0, len(plain) - len(values)))
+    values = plain.copy()
+    patterns, which = np.unique(_cuts(triangle), axis=0, return_inverse=True)
+    for index, cuts in enumerate(patterns):
+        members = which.ravel() == index
+        if cuts.any():
+            edges = [0, *(np.flatnonzero(cuts) + 1), min(triangle.shape[1:])]
+            groups = [triangle[members, a:b, a:b] for a, b in pairwise(edges)]
+            found = np.concatenate([np.asarray(singular_values(g)) for g in groups], axis=1)
+            # Hidden widths below min(m, n) leave a smaller triangle; other values are zero.
+            values[members] = 0.0
+            values[members, : found.shape[1]] = np.sort(found, axis=1)[:, ::-1]
+    return values
 
 
 def _sweep(chain: list[np.ndarray]) -> list[np.ndarray]:
@@ -80,20 +83,28 @@ def _sweep(chain: list[np.ndarray]) -> list[np.ndarray]:
     for factor in chain:
         turn, triangle = np.linalg.qr(factor if turn is None else factor @ turn)
         triangles.append(triangle)
-    return [triangle.T for triangle in reversed(triangles)]
+    return [np.swapaxes(triangle, 1, 2) for triangle in reversed(triangles)]
 
 
-def _cuts(triangle: np.ndarray) -> list[int]:
-    """Return where the triangle falls apart into groups that no longer mix.
+def _cuts(triangle: np.ndarray) -> np.ndarray:
+    """Return after which rows, [k, size - 1], a stack falls into groups that no longer mix.
 
     A coupling C between a group of values near a and one far below moves the small values by
     (C / a)^2 relative: both the gap and the smallness of C are checked.
     """
-    size = np.abs(np.diagonal(triangle))
-    cuts = []
-    for k in range(1, len(size)):
-        above = size[:k].min()
-        coupling = max(np.abs(triangle[:k, k:]).max(), np.abs(triangle[k:, :k]).max(initial=0.0))
-        if size[k:].max() < _GAP * above and coupling < _COUPLING * above:
-            cuts.append(k)
-    return cuts
+    magnitude = np.abs(triangle)
+    size = np.diagonal(magnitude, axis1=1, axis2=2)
+    above = np.minimum.accumulate(size, axis=1)[:, :-1]
+    below = np.maximum.accumulate(size[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    before = np.arange(size.shape[1] - 1)
+    coupling = np.maximum(
+        _running_maximum(magnitude)[:, before, before + 1],
+        _running_maximum(np.swapaxes(magnitude, 1, 2))[:, before, before + 1],
+    )
+    return (below < _GAP * above) & (coupling < _COUPLING * above)
+
+
+def _running_maximum(magnitude: np.ndarray) -> np.ndarray:
+    """Return at [., i, j] the maximum over rows up to i and columns from j on."""
+    rows = np.maximum.accumulate(magnitude, axis=1)
+    return np.maximum.accumulate(rows[:, :, ::-1], axis=2)[:, :, ::-1]

@@ -60,7 +60,8 @@ def quick_and_slow():
 
 def test_a_free_lane_takes_the_next_member(monkeypatch, quick_and_slow):
     alone = [flow(quick_and_slow[0], factors=quick_and_slow[1][k]) for k in (0, -1)]
-    monkeypatch.setattr(lanes, "_MOST", 4)
+    monkeypatch.setattr(lanes, "_FEW", 4)
+    monkeypatch.setattr(lanes, "_MANY", 4)
     shapes: list[int] = []
     monkeypatch.setattr(lanes, "advance", spy(shapes))
     counts = []
@@ -75,7 +76,8 @@ def test_a_free_lane_takes_the_next_member(monkeypatch, quick_and_slow):
 
 
 def test_the_last_members_move_to_fewer_lanes(monkeypatch, quick_and_slow):
-    monkeypatch.setattr(lanes, "_SMALLEST", 4)
+    monkeypatch.setattr(lanes, "_FEW", 4)
+    monkeypatch.setattr(lanes, "_MANY", 16)
     monkeypatch.setattr(lanes, "_TAIL", 100)
     shapes: list[int] = []
     monkeypatch.setattr(lanes, "advance", spy(shapes, budget=64))
@@ -109,7 +111,8 @@ def test_the_speed_of_the_machine_decides_nothing(monkeypatch):
 
 
 def test_interrupted_members_are_returned_where_they_stand(monkeypatch, quick_and_slow):
-    monkeypatch.setattr(lanes, "_MOST", 4)
+    monkeypatch.setattr(lanes, "_FEW", 4)
+    monkeypatch.setattr(lanes, "_MANY", 4)
     monkeypatch.setattr(lanes, "advance", spy([], budget=64))
 
     def stop(done, total):
@@ -138,7 +141,7 @@ def test_one_trace_for_one_shape(monkeypatch):
         run = flow_batch(*scalars([2.0 * scale, 3.0, 4.0], size=0.1 / scale), tol=1e-10, rtol=1e-5)
         assert set(run.stopped_by.values) == {"fitted"}
     with pytest.raises(AssertionError, match="traced again"):
-        flow_batch(*scalars([1.0, 2.0]))  # another shape is: the trap works
+        flow_batch(seen, [(np.ones((1, 1)),) * 5] * 3)  # another depth is: the trap works
 
 
 def test_factors_are_kept_when_asked():

@@ -97,7 +97,7 @@ def flow_batch(
             )
 
         problem_of = _problems(observations, seen, weight_decay)
-        method = Method(solver, unrolled=lanes > 1)
+        method = Method(solver, unrolled=True)
         outcome = follow(problem_of, control_of, stacked, method, lanes, progress)
     return _dataset(outcome, seen, factors, time.perf_counter() - started)
 

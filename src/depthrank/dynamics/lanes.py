@@ -2,7 +2,8 @@
 
 The program is compiled for the number of lanes, not of members. A lane whose member has ended
 takes the next one, so that neither the slowest member nor the length of the queue decides what a
-step costs. When the queue is empty and a few members run on for long, they move to fewer lanes.
+step costs. There are few or many lanes, nothing between, so that few programs are compiled; when
+the queue is empty and a few members run on for long, they move from many to few.
 """
 
 import dataclasses
@@ -22,10 +23,9 @@ from depthrank.factors import Factors
 
 Loaded = tuple[Problem, Control, State]
 
-_MOST = 256  # on a processor more gain nothing: the stages of a step fall out of its caches
+_FEW, _MANY = 32, 256  # on a processor more gain nothing: the stages of a step leave its caches
 _PARAMETERS = 2**18  # in all lanes together, for the same reason
-_ON_A_GPU = 64  # times as many of both
-_SMALLEST = 16  # lanes are not taken away below this
+_ON_A_GPU = 64  # times as many of the last two
 _TAIL = 5_000  # gradient evaluations with an empty queue that pay for compiling fewer lanes
 _FIRST_BUDGET = 200  # gradient evaluations before the first look from Python
 
@@ -33,8 +33,10 @@ _FIRST_BUDGET = 200  # gradient evaluations before the first look from Python
 def lanes_for(members: int, parameters: int) -> int:
     """Return the number of lanes for so many members of so many parameters each."""
     more = _ON_A_GPU if jax.default_backend() == "gpu" else 1
-    fit = max(4, 1 << (max(1, more * _PARAMETERS // parameters).bit_length() - 1))
-    return min(members, more * _MOST, fit)
+    fit = max(4, more * _PARAMETERS // parameters)
+    if fit < _FEW:  # large matrices: an idle lane costs more than compiling
+        return min(members, fit)
+    return _FEW if members <= _FEW else min(more * _MANY, 1 << (fit.bit_length() - 1))
 
 
 @dataclasses.dataclass
@@ -80,7 +82,7 @@ def follow(
     starts : factors with a leading member axis
     method : Method
     lanes : int
-        Number of lanes, at most the number of members.
+        Number of lanes.
     progress : callable or None
         Called with (members ended, members) after every stretch.
 
@@ -98,8 +100,10 @@ def follow(
         code = jnp.where(state.mse <= control.tol, endings.FITTED, state.code)
         return problem, control, dataclasses.replace(state, code=code.astype(jnp.int32))
 
-    members, waiting = np.arange(lanes), lanes  # the member in each lane; -1: none
-    problem, control, state = load(members)
+    waiting = min(lanes, total)  # the next member in the queue
+    members = np.where(np.arange(lanes) < waiting, np.arange(lanes), -1)  # in each lane; -1: none
+    problem, control, state = load(np.maximum(members, 0))
+    state = _rest(state, members)
     budget, tail = _FIRST_BUDGET, 0
     try:
         while True:
@@ -119,19 +123,17 @@ def follow(
                 members[free] = np.arange(waiting, waiting + len(free))
                 waiting += len(free)
                 fresh = np.isin(np.arange(lanes), free)
-                # Lanes that keep their member, and lanes without one, load member 0 for nothing.
+                # Lanes that keep their member load member 0 for nothing.
                 new = load(np.where(fresh, members, 0))
                 problem, control, state = _pick(fresh, new, (problem, control, state))
                 continue
             if (members < 0).all():
                 return outcome
             tail += int(np.max(np.asarray(state.evaluations) - spent))
-            running = int((members >= 0).sum())
-            fewer = max(_SMALLEST, 1 << (running - 1).bit_length())
-            if tail > _TAIL and fewer <= lanes // 4:
-                kept = np.argsort(members < 0, kind="stable")[:fewer]
-                problem, control, state = jax.tree.map(lambda a: a[kept], (problem, control, state))  # noqa: B023
-                members, lanes, tail = members[kept], fewer, 0
+            if lanes > _FEW >= (members >= 0).sum() and tail > _TAIL:
+                kept, lanes = np.argsort(members < 0, kind="stable")[:_FEW], _FEW
+                members = members[kept]
+                problem, control, state = _take(kept, (problem, control, state))
     except KeyboardInterrupt:
         _interrupt(outcome, members, waiting, state, load)
         return outcome
@@ -154,6 +156,16 @@ def _stretch(
         verdict = jnp.where(rests, endings.STATIONARY, endings.RUNNING)
         code = jnp.where(stalled, verdict, code)
     return dataclasses.replace(state, code=code.astype(jnp.int32))
+
+
+def _rest(state: State, members: np.ndarray) -> State:
+    """Leave lanes without a member at rest."""
+    code = jnp.where(members < 0, endings.FITTED, state.code)
+    return dataclasses.replace(state, code=code.astype(jnp.int32))
+
+
+def _take(kept: np.ndarray, old: Loaded) -> Loaded:
+    return jax.tree.map(lambda a: a[kept], old)
 
 
 def _pick(choice: np.ndarray, new: Loaded, old: Loaded) -> Loaded:

@@ -12,7 +12,7 @@ from depthrank.observations import Observations
 from depthrank.spectra import stable_rank
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, about, above, below
-from depthrank.studies.simulate import BATCH, course, factors_of, flows, observe, products
+from depthrank.studies.simulate import course, factors_of, flows, observe, products
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def run(settings: Settings, seed: int) -> Data:
     """Fit the diagonal from m = inf, add the diagonal above, go on; nothing is random."""
     data: Data = {"values": np.array(settings.values), "depths": np.array(settings.depths)}
     data["times"] = np.array(settings.times)
-    rows = [_warm(settings, depth, settings.size, BATCH) for depth in settings.depths]
+    rows = [_warm(settings, depth, settings.size) for depth in settings.depths]
     data |= {name: np.array([row[name] for row in rows]) for name in rows[0]}
     data |= _cold(settings) | _pretrained(settings) | _sharp(settings)
     if settings.large:
-        rows = [_warm(settings, depth, settings.large, len(settings.values)) for depth in (2, 3)]
+        rows = [_warm(settings, depth, settings.large) for depth in (2, 3)]
         data |= {f"large_{name}": np.array([row[name] for row in rows]) for name in rows[0]}
     return data
 
@@ -58,18 +58,18 @@ def _added(size: int, value: float) -> Observations:
     return Observations.from_mask(truth, patterns.banded((size, size), lower=0, upper=1))
 
 
-def _identity(depth: int, size: int, batch: int) -> Factors:
+def _identity(depth: int, size: int) -> Factors:
     """Fit the diagonal from a diagonal start: the product becomes the identity."""
     start = AlphaM(0.5, np.inf)((size,) * (depth + 1))
-    return factors_of(flows(observe(patterns.diagonal((size, size))), [start], batch=batch))[0]
+    return factors_of(flows(observe(patterns.diagonal((size, size))), [start]))[0]
 
 
-def _warm(settings: Settings, depth: int, size: int, batch: int) -> Data:
+def _warm(settings: Settings, depth: int, size: int) -> Data:
     """Go on from the identity; residuals on the way, bounds, end, certificate."""
-    start = _identity(depth, size, batch)
+    start = _identity(depth, size)
     seen = [_added(size, value) for value in settings.values]
-    states = course(seen, [start] * len(seen), settings.times, batch=batch, rtol=1e-10)
-    found = flows(seen, [start] * len(seen), batch=batch)
+    states = course(seen, [start] * len(seen), settings.times, rtol=1e-10)
+    found = flows(seen, [start] * len(seen))
     ends, final = products(found), factors_of(found)
     X0 = end_to_end(start)
     result: dict[str, list[Any]] = {}

@@ -30,7 +30,6 @@ class Settings:
     alphas: tuple[float, ...] = (1e-2, 1e-4)
     seeds: int = 3
     tol: float = 1e-6  # relative residual 1e-3
-    batch: int = 3
 
 
 def problem(settings: Settings, seed: int) -> tuple[np.ndarray, Observations]:
@@ -65,7 +64,6 @@ def run(settings: Settings, seed: int) -> Data:
                 starts,
                 rtol=1e-5,
                 tol=settings.tol,
-                batch=settings.batch,
             )
             unfinished += int((found["stopped_by"] != "fitted").sum())
             rank[a, b] = found["effective_rank"].values
@@ -192,7 +190,7 @@ STUDY = Study(
     " start: one Gaussian matrix for all factors), and the spectra of one draw. Exact "
     "gradient flow to a relative residual of 1e-3.",
     quick=Settings(),
-    full=Settings(depths=(2, 3, 4, 5), seeds=20, batch=4, tol=1e-8),
+    full=Settings(depths=(2, 3, 4, 5), seeds=20, tol=1e-8),
     run=run,
     figure=figure,
     claims=claims,

@@ -1,4 +1,4 @@
-"""Simulations shared by the studies: batches of one size, so that few programs are compiled."""
+"""Simulations shared by the studies."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,9 +19,6 @@ __all__ = ["course", "descents", "factors_of", "flows", "modes", "observe", "pro
 
 Array = NDArray[np.float64]
 
-# One batch size for all studies: every (size, depth) is compiled once, whatever asks for it.
-BATCH = 32
-
 
 def observe(mask: np.ndarray, value: float | np.ndarray = 1.0) -> Observations:
     """Observe `value` (a number or the whole truth) where the mask says so."""
@@ -35,38 +32,20 @@ def flows(
     tol: float = 1e-18,
     rtol: float = 1e-8,
     max_time: float = np.inf,
-    batch: int = BATCH,
 ) -> "xarray.Dataset":
-    """Follow gradient flows of one shape to their ends, `batch` at a time.
+    """Follow gradient flows of one shape to their ends.
 
     Returns
     -------
     xarray.Dataset
         That of `flow_batch`, with the final factors.
     """
-    import xarray
-
     from depthrank.dynamics.batch import flow_batch
 
-    seen = [observations] * len(starts) if isinstance(observations, Observations) else observations
-    parts = []
-    for first in range(0, len(starts), batch):
-        count = min(batch, len(starts) - first)
-        # The last batch is filled up with copies of its last member.
-        chosen = np.minimum(first + np.arange(batch), first + count - 1)
-        part = flow_batch(
-            [seen[k] for k in chosen],
-            [starts[k] for k in chosen],
-            tol=tol,
-            rtol=rtol,
-            max_time=max_time,
-            factors=True,
-        )
-        if (part["stopped_by"] == "interrupted").any():  # the batch keeps Ctrl-C to itself
-            raise KeyboardInterrupt
-        parts.append(part.isel(member=slice(count)))
-    whole = xarray.concat(parts, "member", data_vars="all", coords="minimal", compat="override")
-    return whole.assign_coords(member=np.arange(len(starts)))
+    found = flow_batch(observations, starts, tol=tol, rtol=rtol, max_time=max_time, factors=True)
+    if (found["stopped_by"] == "interrupted").any():  # the batch keeps Ctrl-C to itself
+        raise KeyboardInterrupt
+    return found
 
 
 def factors_of(data: "xarray.Dataset") -> list[Factors]:
