@@ -320,6 +320,38 @@ def no_help(agree: Any, broken: Any) -> None:
     drawing.legend(broken)
 
 
+def certificate(agree: Any, broken: Any) -> None:
+    """Draw error bars that close around the limit, and a condition that never comes true."""
+    d, times = 5, np.linspace(0, 8, 30)
+    rng = np.random.default_rng(3)
+    near = np.diag(np.linspace(2.0, 1.0, d))
+    noise = rng.standard_normal((d, d))
+    target = near + 1.5 * noise / np.linalg.norm(noise)
+    for L in (2, 3):
+        colour = drawing.depth_colour(L)
+        course = follow((near ** (1 / L),) * L, target, times)
+        bars = []
+        for factors in course:
+            X = end_to_end(factors)
+            bars.append(theory.rigidity(X, float(np.linalg.norm(X - target)), L))
+        proved = [b.sigma_lower[-1] if b.certified else np.nan for b in bars]
+        agree.fill_between(
+            times, proved, [b.sigma_upper[-1] for b in bars], color=colour, alpha=0.3
+        )
+        agree.plot(times, [b.singular_values[-1] for b in bars], color=colour, label=f"depth {L}")
+        low = follow((np.full((d, d), 0.1) + 0.1 * np.eye(d),) * L, np.ones((d, d)), 3 * times)
+        gaps = [np.linalg.svd(end_to_end(f), compute_uv=False)[-1] for f in low]
+        residual = [np.linalg.norm(end_to_end(f) - 1) for f in low]
+        broken.semilogy(3 * times, residual, color=colour, label=f"residual, depth {L}")
+        broken.plot(3 * times, gaps, "--", color=colour)
+    agree.set_ylim(0, 1.5)
+    broken.set_ylim(1e-4, 10)
+    drawing.title(agree, "smallest value, error bar", "flow time", "singular value")
+    drawing.title(broken, "rank one (dashed: smallest value)", "flow time", "size")
+    drawing.legend(agree)
+    drawing.legend(broken)
+
+
 RESULTS: dict[str, Callable[[Any, Any], None]] = {
     "coupling": coupling,
     "two-by-two": two_by_two,
@@ -331,6 +363,7 @@ RESULTS: dict[str, Callable[[Any, Any], None]] = {
     "connecting": connecting,
     "plasticity": plasticity,
     "warm-two-by-two": warm_two_by_two,
+    "certificate": certificate,
     "optimizers": optimizers,
     "no-help": no_help,
 }

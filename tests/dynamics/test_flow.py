@@ -107,6 +107,47 @@ def test_weight_decay_at_depth_two_is_nuclear_norm_regularisation():
     np.testing.assert_allclose(run.end_to_end, (u * np.maximum(s - decay, 0)) @ vt, atol=1e-4)
 
 
+# --- certificates -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_a_certified_end_brackets_the_limit(depth):
+    seen = Observations.from_mask(np.eye(10), patterns.diagonal((10, 10)))
+    early = flow(seen, depth=depth, init=AlphaM(1.0, 3.0), certify=0.1)
+    exact = limits(depth=depth, alpha=1.0, m=3.0, n_blocks=10).singular_values
+    proof = early.certificate
+    assert proof is not None
+    assert (early.stopped_by, early.converged) == ("certified", True)
+    assert early.observed_mse > 1e-10  # long before the end
+    assert proof.product_move <= 0.1 * np.linalg.norm(early.singular_values)
+    assert (proof.sigma_lower <= exact).all()
+    assert (exact <= proof.sigma_upper).all()
+    assert np.linalg.norm(early.singular_values - exact) <= proof.product_move
+
+
+def test_without_proof_a_certified_flow_goes_on_to_its_end():
+    """Rank one of a 4 x 3 matrix: the smallest singular value proves nothing."""
+    run = rectangular(2, init=depthrank.Balanced(1e-4 * OUTER), certify=0.1)
+    assert run.stopped_by == "fitted"
+    assert run.certificate is not None
+    assert not run.certificate.certified
+    assert rectangular(2).certificate is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 1}, "certify was given with weight_decay=0, depth 1 and no validation set"),
+        ({"depth": 2, "weight_decay": 0.1}, "weight_decay=0.1, depth 2"),
+        ({"depth": 3, "init": Gaussian(1e-2)}, "certify was given with a start of imbalance"),
+        ({"depth": 2, "certify": -1.0}, "certify is -1.0; it must lie between 0 and inf"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused(options, message):
+    with pytest.raises(DepthrankError, match=message):
+        rectangular(**({"certify": 0.1} | options))
+
+
 # --- conservation and monotonicity ----------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from depthrank.studies import (
     STUDIES,
     Claim,
     Study,
+    certified,
     depth,
     limit,
     plasticity,
@@ -30,6 +31,7 @@ SMALL: dict[str, tuple[Study, Any]] = {
     ),
     "small-start": (small_start.STUDY, small_start.Settings(depths=(2, 3))),
     "plasticity": (plasticity.STUDY, plasticity.Settings(depths=(2, 3))),
+    "certificate": (certified.STUDY, certified.Settings(depths=(2,), asked=(1.0, 0.1), seeds=2)),
     "two-by-two": (two_by_two.STUDY, two_by_two.Settings()),
     "depth": (depth.STUDY, depth.Settings(depths=(2, 3), exact_alphas=4)),
 }
@@ -41,8 +43,8 @@ def verdicts(name: str) -> dict[str, Claim]:
 
 
 def test_every_study_is_described_and_quick_is_no_harder_than_full() -> None:
-    assert len(STUDIES) == 12
-    assert len({study.name for study in STUDIES}) == 12
+    assert len(STUDIES) == 13
+    assert len({study.name for study in STUDIES}) == 13
     for study in STUDIES:
         assert all((study.title, study.source, study.summary, study.caption)), study.name
         assert dataclasses.is_dataclass(study.quick)

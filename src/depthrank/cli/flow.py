@@ -18,6 +18,7 @@ Examples:
   depthrank flow --dimension 10 --depth 3 --alpha 0.01 --m 2
   depthrank flow --pattern uniform --shape 60x40 --fraction 0.3 --rank 2 --depth 3 --plot run.png
   depthrank flow --input ratings.csv --depth 3 --init orthogonal --init-scale 0.01 --json
+  depthrank flow --dimension 10 --depth 2 --alpha 0.3 --m 2 --certify 0.01
   depthrank flow --dimension 10 --depth 3 --alpha 0.3 --m 2 --optimizer adam --learning-rate 0.01"""
 
 
@@ -32,6 +33,7 @@ class Solver(StrEnum):
 
 
 _FLOW_ONLY = {
+    "certify": None,
     "rtol": 1e-6,
     "max_time": float("inf"),
     "max_steps": 200_000,
@@ -39,6 +41,9 @@ _FLOW_ONLY = {
     "times": None,
     "solver": Solver.AUTO,
 }
+
+
+_PROVED = ("certified", "reason", "sigma_lower", "sigma_upper", "product_move")
 
 
 def _option(help: str, metavar: str | None = None) -> Any:
@@ -87,6 +92,10 @@ def command(
     tol: Annotated[
         float, _option("Fitted at this mean squared residual relative to the data's.", "X")
     ] = 1e-14,
+    certify: Annotated[
+        float | None,
+        _option("End once the limit is proved to lie within this fraction of the norm.", "X"),
+    ] = None,
     rtol: Annotated[float, _option("Relative error of one step of the integration.", "X")] = 1e-6,
     max_time: Annotated[float, _option("Flow time to stop at.", "T")] = float("inf"),
     max_steps: Annotated[int, _option("Steps to stop at.", "N")] = 200_000,
@@ -153,7 +162,7 @@ def summary(
     """Return the JSON object of a run."""
     import numpy as np
 
-    observations = made.observations
+    observations, proof = made.observations, trajectory.certificate
     regime, limit = _limit(made, trajectory, start, seed)
     error = None
     if made.truth is not None:
@@ -171,6 +180,7 @@ def summary(
         "coupled": _coupled(made, trajectory.depth, start, seed),
         "regime": regime,
         "limit": limit,
+        "certificate": proof and {name: getattr(proof, name) for name in _PROVED},
         "loss": trajectory.loss,
         "observed_mse": trajectory.observed_mse,
         "reconstruction_error": error,
@@ -236,6 +246,7 @@ def _run(made: problems.Made, start: "Start", given: dict[str, Any], seed: int) 
 
         return flow(
             made.observations,
+            certify=given["certify"],
             rtol=given["rtol"],
             max_time=given["max_time"],
             wall_clock=given["max_seconds"],
@@ -380,4 +391,6 @@ def _print(result: dict[str, Any]) -> None:
     if result["limit"] is not None:
         gap = result["limit"]["largest_relative_difference"]
         rows.append(("exact limit", f"agrees to {gap:.1e} in every singular value"))
+    if result["certificate"] is not None:
+        rows.append(("proof", result["certificate"]["reason"]))
     console.facts([*rows, ("seed", str(result["seed"]))])

@@ -1,7 +1,8 @@
 """The ways a flow can end, as codes in compiled loops and as words in results."""
 
 RUNNING, FITTED, STATIONARY, TIME, STEPS, VALIDATION, WALL_CLOCK, DIVERGED, INTERRUPTED = range(9)
-STALLED = 9  # no ending: the compiled loop hands the flow to Python, which decides if it rests
+CERTIFIED = 9
+STALLED = 10  # no ending: the compiled loop hands the flow to Python, which decides if it rests
 STOPPED_BY = (
     "running",
     "fitted",
@@ -12,4 +13,5 @@ STOPPED_BY = (
     "wall-clock",
     "diverged",
     "interrupted",
+    "certified",
 )

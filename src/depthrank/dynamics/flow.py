@@ -20,6 +20,7 @@ from depthrank.dynamics.setup import (
 from depthrank.dynamics.state import SOLVERS, Control, Method
 from depthrank.dynamics.trajectory import Progress, Trajectory
 from depthrank.errors import DepthrankError
+from depthrank.factors import Factors, end_to_end, imbalance
 from depthrank.initialization import Start
 from depthrank.observations import Observations
 
@@ -33,6 +34,7 @@ def flow(
     width: int | None = None,
     weight_decay: float = 0.0,
     tol: float = 1e-14,
+    certify: float | None = None,
     rtol: float = 1e-6,
     max_time: float = np.inf,
     max_steps: int = 200_000,
@@ -70,6 +72,12 @@ def flow(
         The decay lambda >= 0.
     tol : float
         Fitted once the mean squared residual is below `tol` times the mean square of the data.
+    certify : float, optional
+        End as "certified" as soon as the state proves that the flow converges to zero loss and
+        that the end-to-end matrix moves by less than this fraction of its norm from there (see
+        `theory.certificate`); the result then carries the proof as `certificate`. It needs a
+        balanced start (or a square matrix at depth 2), depth >= 2 and no weight decay, and is
+        reached only where the limit has full rank.
     rtol : float
         Local error of a step relative to the norm of each factor.
     max_time, max_steps, wall_clock : float, int, float
@@ -124,6 +132,8 @@ def flow(
     """
     check_range("tol", tol, 0.0, 1.0)
     check_range("rtol", rtol, 1e-14, 0.1)
+    if certify is not None:
+        check_range("certify", certify, 0.0)
     check_range("max_time", max_time, 0.0)
     check_range("max_steps", max_steps, 1)
     check_range("wall_clock", wall_clock, 0.0)
@@ -136,6 +146,8 @@ def flow(
     stops = _stops(times, max_time)
     started = starting_factors(observations, depth, init, factors, width, seed)
     check_memory(observations, started, solver)
+    if certify is not None:
+        _check_certifiable(started, observations, weight_decay, validation)
     method = Method(solver, max_stages, validated=validation is not None)
     with jax.enable_x64(dtype == "float64"):
         problem = make_problem(observations, weight_decay, dtype, validation)
@@ -146,7 +158,7 @@ def flow(
             loss_drop=one(loss_drop, dtype),
             t_stop=one(np.inf, dtype),
         )
-        run = Run(problem, control, method, observations.n_observed, record, progress)
+        run = Run(problem, control, method, observations, record, certify, progress)
         run.begin(tuple(jnp.asarray(f, dtype)[None] for f in started))
         run.follow(stops, wall_clock, at_stops_only=times is not None)
         return run.trajectory(
@@ -162,6 +174,31 @@ def flow(
                 "dtype": dtype,
                 "init": "given factors" if factors is not None else repr(init or "default"),
             },
+        )
+
+
+def _check_certifiable(
+    started: Factors,
+    observations: Observations,
+    weight_decay: float,
+    validation: Observations | None,
+) -> None:
+    """Refuse to certify where the theorem does not apply, before anything starts."""
+    if weight_decay > 0 or validation is not None or len(started) < 2:
+        raise DepthrankError(
+            f"certify was given with weight_decay={weight_decay:g}, depth {len(started)} and "
+            f"{'a' if validation else 'no'} validation set; convergence is proved for depth >= 2 "
+            "without decay and without early stopping. Leave certify out."
+        )
+    # Balance is conserved: a start that has it not never will.
+    balance = imbalance(started)
+    allowed = 1e-6 * np.linalg.norm(end_to_end(started), 2) ** (2 / len(started))
+    square = len(started) == 2 and observations.shape[0] == observations.shape[1]
+    if balance > allowed and not square:
+        raise DepthrankError(
+            f"certify was given with a start of imbalance {balance:.3g}; the theorem assumes "
+            "balanced factors (or a square matrix at depth 2). Start from AlphaM, Balanced, "
+            "Identity or Orthogonal, or leave certify out."
         )
 
 

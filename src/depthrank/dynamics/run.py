@@ -17,8 +17,11 @@ from depthrank.dynamics.stationarity import STATIONARY_TOLERANCE, is_stationary
 from depthrank.dynamics.stepping import advance, start
 from depthrank.dynamics.trajectory import Progress, Recorder, Trajectory, imbalance_drift
 from depthrank.factors import Factors
+from depthrank.observations import Observations
+from depthrank.theory.plasticity import RigidityBound, certificate
 
 _CAPACITY = 64  # steps between two looks from Python
+_BETWEEN_PROOFS = 1  # trial steps between two looks whether convergence is proved
 _TRAVEL = 0.05  # relative movement of the factors between two recorded spectra
 _RECORDING_SHARE = 0.25  # of the running time
 
@@ -31,17 +34,23 @@ class Run:
         problem: Problem,
         control: Control,
         method: Method,
-        n_observed: int,
+        observations: Observations,
         record: str,
+        certify: float | None,
         progress: Callable[[Progress], None] | None,
     ) -> None:
         self.problem = jax.tree.map(lambda a: a[None], problem)
         self.control, self.method = control, method
         self.record, self.progress = record, progress
-        self.recorder = Recorder(n_observed)
+        self.recorder = Recorder(observations.n_observed)
+        self.observations, self.certify = observations, certify
+        self.asked_at = np.inf
         self.compile_seconds = 0.0
         self.recording_seconds = 0.0
-        self.budget = 64  # evaluations of the gradient in one compiled stretch
+        # A number of its own where the end must not depend on the speed of the machine.
+        self.budget = (
+            64 if certify is None else 1_000_000
+        )  # evaluations of the gradient in one compiled stretch
         self.travel = np.inf if record == "ends" else _TRAVEL
 
     def begin(self, factors: tuple[jax.Array, ...]) -> None:
@@ -86,7 +95,9 @@ class Run:
             clock = time.perf_counter()
             self._advance(self.budget)
             now = time.perf_counter()
-            if int(self.state.evaluations[0]) - spent >= self.budget:
+            if self.certify is not None:
+                self._ask_for_proof()
+            elif int(self.state.evaluations[0]) - spent >= self.budget:
                 # Look back from Python a few times a second, whatever a gradient costs.
                 self.budget = int(np.clip(self.budget * 0.2 / (now - clock), 16, 1_000_000))
             if int(self.state.code[0]) == endings.STALLED:
@@ -96,6 +107,18 @@ class Run:
             if self.travel < np.inf:
                 self._snapshot()
             self._show(now)
+
+    def _ask_for_proof(self) -> None:
+        """End where the limit is known as well as asked for; a fall by half is worth the look."""
+        mse = float(self.state.mse[0])
+        if self.certify is None or mse > 0.5 * self.asked_at or not self._running():
+            return
+        self.asked_at = mse
+        factors = self._numpy(self.state.factors)
+        found = certificate(factors, self.observations)
+        size = float(np.linalg.norm(found.singular_values))
+        if found.certified and found.product_move <= self.certify * size:
+            self._end(endings.CERTIFIED)
 
     def _running(self) -> bool:
         return int(self.state.code[0]) == endings.RUNNING
@@ -114,7 +137,7 @@ class Run:
             self.method,
             jnp.asarray(budget, jnp.int32),
             travel,
-            _CAPACITY,
+            _CAPACITY if self.certify is None else _BETWEEN_PROOFS,
         )
         kept = np.asarray(history.accepted[0])
         parts = (history.t, history.mse, history.validation)
@@ -170,12 +193,15 @@ class Run:
         factors = self._numpy(state.best_factors if best else state.factors)
         stopped_by = endings.STOPPED_BY[code]
         decayed = settings["weight_decay"] > 0
-        converged = code in (endings.FITTED, endings.VALIDATION) or (
+        converged = code in (endings.FITTED, endings.VALIDATION, endings.CERTIFIED) or (
             code == endings.STATIONARY and decayed
         )
         if code in (endings.STATIONARY, endings.STEPS, endings.DIVERGED) and not converged:
             warnings.warn(_warning(stopped_by, float(state.mse[0]), state), stacklevel=3)
         attrs = {**settings, "stopped_by": stopped_by, "evaluations": int(state.evaluations[0])}
+        proof: RigidityBound | None = None
+        if self.certify is not None:
+            proof = certificate(factors, self.observations)
         return Trajectory(
             factors=factors,
             data=self.recorder.dataset(attrs),
@@ -192,6 +218,7 @@ class Run:
             imbalance_drift=imbalance_drift(started, factors),
             seconds=self.seconds,
             compile_seconds=self.compile_seconds,
+            certificate=proof,
             settings=settings,
         )
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+    from depthrank.theory.plasticity import RigidityBound
+
 CONVENTIONS = {
     "loss": "half the sum of squared residuals on observed entries, without weight decay",
     "time": "flow time of that loss; a descent step of size eta advances it by eta",
@@ -63,7 +65,8 @@ class Trajectory:
         Accepted steps, rejected ones, evaluations of the gradient.
     stopped_by : str
         "fitted" (residual tolerance reached), "stationary" (a resting point that does not fit),
-        "time", "steps", "wall-clock", "validation", "diverged" or "interrupted".
+        "certified" (convergence is proved, see `certificate`), "time", "steps", "wall-clock",
+        "validation", "diverged" or "interrupted".
     converged : bool
         Whether the end is one: fitted, the best validation error passed, or stationary under
         weight decay (where resting without fitting is the aim).
@@ -76,6 +79,9 @@ class Trajectory:
         Time spent integrating, and before that in compiling.
     settings : dict
         What was asked for: depth, seed, tolerances, solver.
+    certificate : theory.RigidityBound or None
+        With `certify`: what the final state proves about the limit; `sigma_lower` and
+        `sigma_upper` bracket every singular value of it.
     """
 
     factors: tuple[np.ndarray, ...]
@@ -94,6 +100,7 @@ class Trajectory:
     seconds: float
     compile_seconds: float
     settings: dict[str, Any]
+    certificate: "RigidityBound | None" = None
 
     @property
     def depth(self) -> int:

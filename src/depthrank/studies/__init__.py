@@ -4,6 +4,7 @@
 """
 
 from depthrank.studies import (
+    certified,
     connecting,
     coupling,
     depth,
@@ -33,6 +34,7 @@ STUDIES: tuple[Study, ...] = (
     connecting.STUDY,
     plasticity.STUDY,
     warm_two_by_two.STUDY,
+    certified.STUDY,
     optimizers.STUDY,
     no_help.STUDY,
 )
