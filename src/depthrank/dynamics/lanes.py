@@ -9,6 +9,7 @@ the queue is empty and a few members run on for long, they move from many to few
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -95,8 +96,9 @@ def follow(
     outcome = Outcome.of(starts)
 
     def load(members: np.ndarray) -> Loaded:
-        problem, control = problem_of(members), control_of(members)
-        state = start(problem, tuple(jnp.asarray(layer[members]) for layer in starts), method)
+        factors = tuple(jnp.asarray(layer[members]) for layer in starts)
+        problem, control, factors = _spread((problem_of(members), control_of(members), factors))
+        state = start(problem, factors, method)
         code = jnp.where(state.mse <= control.tol, endings.FITTED, state.code)
         return problem, control, dataclasses.replace(state, code=code.astype(jnp.int32))
 
@@ -156,6 +158,16 @@ def _stretch(
         verdict = jnp.where(rests, endings.STATIONARY, endings.RUNNING)
         code = jnp.where(stalled, verdict, code)
     return dataclasses.replace(state, code=code.astype(jnp.int32))
+
+
+def _spread(batch: Any) -> Any:
+    """Lay lanes out over all devices, in equal shares if that is possible."""
+    devices, lanes = jax.local_devices(), jax.tree.leaves(batch)[0].shape[0]
+    if len(devices) == 1 or lanes % len(devices):
+        return batch
+    mesh = jax.sharding.Mesh(np.array(devices), ("lane",))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("lane"))
+    return jax.device_put(batch, spread)
 
 
 def _rest(state: State, members: np.ndarray) -> State:

@@ -93,9 +93,10 @@ def reproduce_page(
         f"{len(claims) - len(failed)} of {len(claims)} claims hold."
         if failed
         else f"All {len(claims)} claims hold.",
-        "Every number below was computed in this run, by simulating all factors of the product; "
-        "what it is compared with comes from theory. Source of the theorems: Shin and Yun, "
-        "Implicit Bias and Loss of Plasticity in Matrix Completion (ICLR 2026).",
+        "Every number below was computed in this run, by simulating all factors of the product "
+        "(where a claim goes beyond what can be simulated, from exact limits that the same run "
+        "checks against simulation); what it is compared with comes from theory. Source of the "
+        "theorems: Shin and Yun, Implicit Bias and Loss of Plasticity in Matrix Completion (ICLR 2026).",
     ]
     body = [
         html.header("Depth, rank and plasticity: the results, measured", sentences),
