@@ -96,7 +96,8 @@ def reproduce_page(
         "Every number below was computed in this run, by simulating all factors of the product "
         "(where a claim goes beyond what can be simulated, from exact limits that the same run "
         "checks against simulation); what it is compared with comes from theory. Source of the "
-        "theorems: Shin and Yun, Implicit Bias and Loss of Plasticity in Matrix Completion (ICLR 2026).",
+        "theorems: Shin and Yun, Implicit Bias and Loss of Plasticity in Matrix Completion (ICLR "
+        "2026).",
     ]
     body = [
         html.header("Depth, rank and plasticity: the results, measured", sentences),
