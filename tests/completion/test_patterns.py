@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from depthrank import DepthrankError, Observations
+from depthrank.completion.determine import DETERMINED
 from depthrank.completion.estimator import DeepMatrixCompletion
-from depthrank.graph import ACROSS, ISOLATED, WITHIN
+from depthrank.graph import ACROSS, ISOLATED
 from tests.completion.reference import NAN, reference, with_holes
 
 OUTER = np.outer([1.0, 2, 3, 4], [1, 2, 3, 4])
@@ -147,9 +148,9 @@ def test_id05_columns_that_share_no_row_are_explained():
 
 def test_within_cells_are_told_from_across_cells():
     model = reference().fit([[1, 2, NAN], [2, NAN, NAN], [NAN, NAN, 3]])
-    assert model.determination_[1, 1] == WITHIN
+    assert model.determination_[1, 1] == DETERMINED
     labels = model.cell_labels([0, 1, 1], [0, 1, 2])
-    assert labels.tolist() == ["observed", "within", "across"]
+    assert labels.tolist() == ["observed", "determined", "across"]
 
 
 def test_no_observed_cell_is_refused():

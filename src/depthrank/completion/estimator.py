@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from depthrank.completion.model import cell_names, hidden_cell_rmse, model_of
+from depthrank.completion.answers import Answers
+from depthrank.completion.model import hidden_cell_rmse, model_of
 from depthrank.completion.reading import check_parameters, draw_seed, read_table, settings
 from depthrank.completion.reporting import report
 from depthrank.completion.selection import fit
@@ -24,7 +25,7 @@ from depthrank.observations import Observations
 Floats = NDArray[np.float64]
 
 
-class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
+class DeepMatrixCompletion(Answers, TransformerMixin, BaseEstimator):
     """Complete a table by deep matrix factorisation.
 
     The prepared table (offsets off, root mean square 1) is fitted by the gradient flow of a
@@ -34,9 +35,12 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    depth : int or "auto", default 3
-        Number of factors. "auto" chooses between 3 (clean low-rank tables) and 2 with weight
-        decay (noisy ones) on held-out cells; where none are held out it is 3.
+    depth : int or "auto", default "auto"
+        Number of factors. With "auto", and nothing else fixed about the flow, the answer is what
+        held-out cells favour of depth 2 with learned decay, averaged over what the data leave
+        open (noisy tables), an exact fit of low rank (clean ones) and the flow of depth 3 from a
+        tiny start (`depthrank.completion.automatic`). Where no cells are held out it is 3. With a
+        number the answer is the end of the flow of that depth.
     width : int, optional
         Hidden width, which bounds the rank. Default min(m, n), at most 128. More than min(m, n)
         is cut down to that, with a warning.
@@ -69,6 +73,11 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         input, cells that are not stored.
     duplicates : {"mean", "error", "first", "last"}, default "mean"
         Value of a cell that sparse input stores more than once.
+    bounds : (float, float), optional
+        Estimates are cut to this range, (1, 5) for stars. Observed cells stay as given.
+    integers : bool, default False
+        Estimates are rounded to whole numbers. `evaluate` and the report give the errors of the
+        estimates as they are, `evaluate` also those within bounds and rounded.
     max_seconds : float, optional
         Time for choosing and fitting; when it is over the best state so far is kept.
     dtype : {"float64", "float32"}, default "float64"
@@ -116,7 +125,7 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        depth: int | str = 3,
+        depth: int | str = "auto",
         *,
         width: int | None = None,
         init: Start | None = None,
@@ -128,6 +137,8 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         tol: float = 1e-10,
         missing: Any = np.nan,
         duplicates: str = "mean",
+        bounds: tuple[float, float] | None = None,
+        integers: bool = False,
         max_seconds: float | None = None,
         dtype: str = "float64",
         random_state: Any = None,
@@ -145,6 +156,8 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         self.tol = tol
         self.missing = missing
         self.duplicates = duplicates
+        self.bounds = bounds
+        self.integers = integers
         self.max_seconds = max_seconds
         self.dtype = dtype
         self.random_state = random_state
@@ -203,7 +216,7 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
             If the columns differ from those of the fit, or `X` holds infinity or text.
         """
         check_is_fitted(self)
-        return self._model.filled(read_table(self, X, reset=False))
+        return self._filled(X)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Floats:
         """Fit the table and return it completed: `fit(X).transform(X)`.
@@ -217,12 +230,12 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         -------
         float64 [m, n]
         """
-        return self.fit(X)._model.completed()
+        return self.fit(X).complete()
 
     def complete(self) -> Floats:
         """Return the fitted table completed, [m, n]; memory is checked first."""
         check_is_fitted(self)
-        return self._model.completed()
+        return self._kept(self._model.completed(), self._model.observations)
 
     def predict(self, rows: Any, cols: Any = None, *, strict: bool = False) -> Floats:
         """Return the model's estimate of single cells, observed ones included.
@@ -252,7 +265,7 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
                 raise DepthrankError(
                     "predict takes rows and cols; to fill a sparse table use transform."
                 )
-            return self._model.filled(read_table(self, rows, reset=False))
+            return self._filled(rows)
         i, j = self._positions(rows, cols, strict)
         unseen = (i < 0) | (j < 0)
         if unseen.any():
@@ -264,24 +277,7 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
                 f"{what} {label!r}; they get the mean of what is known.",
                 stacklevel=2,
             )
-        return self._model.cells(i, j)
-
-    def cell_labels(self, rows: Any, cols: Any) -> NDArray[np.str_]:
-        """Say what is known of single cells.
-
-        Parameters
-        ----------
-        rows, cols : sequence, [k]
-            As `predict` takes them.
-
-        Returns
-        -------
-        array of str, [k]
-            "observed", "within" a connected part of the table, "across" two parts, "isolated" (an
-            empty row or column), "unseen row", "unseen column" or "unseen row and column".
-        """
-        check_is_fitted(self)
-        return cell_names(self._model, *self._positions(rows, cols, strict=False))
+        return self._limited(self._model.cells(i, j))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the root mean squared error on cells that are hidden in turn.
@@ -304,35 +300,6 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return -hidden_cell_rmse(self._model, read_table(self, X, reset=False))
 
-    def evaluate(self, held_out: Observations) -> dict[str, Any]:
-        """Compare the model with cells that it was not fitted to.
-
-        Parameters
-        ----------
-        held_out : Observations
-            Cells at labels or positions of the fitted table.
-
-        Returns
-        -------
-        dict
-            `rmse` over `n_scored` cells that were not in training (None if there are none);
-            `skipped` cells of unknown rows or columns, counted apart; `in_training`, left out
-            with a warning.
-        """
-        check_is_fitted(self)
-        known, skipped = held_out.aligned_to(self._model.observations)
-        fresh = known.difference(self._model.observations)
-        shared = known.n_observed - fresh.n_observed
-        if shared:
-            warnings.warn(f"{shared} held-out cells were also in training; left out.", stacklevel=2)
-        error = self._model.cells(fresh.rows, fresh.cols) - fresh.values
-        return {
-            "rmse": float(np.sqrt(np.mean(error**2))) if error.size else None,
-            "n_scored": fresh.n_observed,
-            "skipped": {"rows": skipped.rows, "cols": skipped.cols, "both": skipped.both},
-            "in_training": shared,
-        }
-
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a `.depthrank` file; `depthrank.completion.model_file`."""
         from depthrank.completion.model_file import save
@@ -348,9 +315,9 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
 
     @property
     def determination_(self) -> NDArray[np.int8]:
-        """Code of each cell, [m, n]: see `depthrank.graph.LABELS`; memory is checked first."""
+        """Code of each cell, [m, n]: see `depthrank.completion.determine.LABELS`."""
         check_is_fitted(self)
-        return self._model.graph.determination()
+        return self._model.determination.table()
 
     @property
     def connectivity_(self) -> Connectivity:
@@ -363,16 +330,15 @@ class DeepMatrixCompletion(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.asarray(_check_feature_names_in(self, input_features), dtype=object)
 
-    def _positions(
-        self, rows: Any, cols: Any, strict: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        table = self._model.observations
-        # Positions out of range are mistakes; labels may be new.
-        i = table.row_positions(rows, strict=strict or table.row_labels is None)
-        j = table.col_positions(cols, strict=strict or table.col_labels is None)
-        if i.shape != j.shape:
-            raise DepthrankError(f"{len(i)} rows and {len(j)} columns; one of each per cell.")
-        return i, j
+    def _filled(self, X: Any) -> Floats:
+        table = read_table(self, X, reset=False)
+        return self._kept(self._model.filled(table), table)
+
+    def _kept(self, filled: Floats, table: Observations) -> Floats:
+        """Return estimates within bounds, observed cells as given."""
+        filled = self._limited(filled)
+        filled[table.rows, table.cols] = table.values
+        return filled
 
     def __sklearn_is_fitted__(self) -> bool:
         """Tell scikit-learn whether there is a model."""

@@ -61,6 +61,12 @@ class Setting:
         1 it is followed until it is fitted.
     trial_tol : float
         With held-out cells: fitted below this, if it is above the engine's `tol`.
+    finish : str
+        "flow" for its end, "averaged" (see `averaging`) or "polished" (see `polish`).
+    widths : tuple of int
+        Of several averages of which the mean is taken; empty for one.
+    start : str
+        "Gaussian", or "positive" for one-signed tables in unconnected parts.
     """
 
     depth: int
@@ -71,6 +77,9 @@ class Setting:
     init_scale: float = INIT_SCALE
     loss_drop: float = 0.5
     trial_tol: float = 1e-7
+    finish: str = "flow"
+    widths: tuple[int, ...] = ()
+    start: str = "Gaussian"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from depthrank import memory
+from depthrank import memory, spectra
+from depthrank.completion.averaging import Average
+from depthrank.completion.determine import LABELS, Determination
 from depthrank.completion.foldin import ColumnSpace, column_space
 from depthrank.completion.offsets import Fallback, Preparation, fallback
-from depthrank.completion.selection import Fit
+from depthrank.completion.trials import Fit
+from depthrank.completion.uncertainty import calibration, knowledge
 from depthrank.factors import Factors
 from depthrank.graph import ISOLATED, Connectivity, connectivity
 from depthrank.observations import Observations
@@ -37,12 +40,28 @@ class CompletionModel:
     noise : float
         Root mean square residual, prepared units: of held-out cells where some were held out, of
         the observed ones otherwise.
+    rank : int
+        Rank of the fit, for what its pattern determines.
+    calibration : float64 [201] or None
+        Quantiles of held-out errors over their standard deviations, at `uncertainty.LEVELS`.
     """
 
     observations: Observations
     preparation: Preparation
     factors: Factors
     noise: float
+    rank: int = 1
+    calibration: Floats | None = None
+
+    @cached_property
+    def knowledge(self) -> Average:
+        """How well rows and columns are known."""
+        return knowledge(self)
+
+    @cached_property
+    def determination(self) -> Determination:
+        """Which cells the pattern determines at the rank of the fit."""
+        return Determination(self.observations, self.graph, self.rank)
 
     @cached_property
     def graph(self) -> Connectivity:
@@ -174,11 +193,9 @@ def _key(cols: Ints, values: Floats) -> tuple[bytes, bytes]:
 
 def cell_names(model: CompletionModel, rows: Ints, cols: Ints) -> NDArray[np.str_]:
     """Name what is known of cells: a label of the graph, or what is unseen."""
-    from depthrank.graph import LABELS
-
     codes = np.full(rows.shape, ISOLATED, dtype=np.int8)
     known = (rows >= 0) & (cols >= 0)
-    codes[known] = model.graph.label(rows[known], cols[known])
+    codes[known] = model.determination.label(rows[known], cols[known])
     names = np.array(LABELS, dtype=object)[codes]
     names[(rows < 0) & (cols >= 0)] = "unseen row"
     names[(rows >= 0) & (cols < 0)] = "unseen column"
@@ -193,7 +210,24 @@ def model_of(observations: Observations, done: Fit) -> CompletionModel:
     if done.best is not None and done.best.trajectory.validation_mse is not None:
         # Held-out residuals: those of the fit are too small by what it has adapted to noise.
         mse = max(mse, done.best.trajectory.validation_mse)
-    return CompletionModel(observations, done.preparation, trajectory.factors, float(np.sqrt(mse)))
+    noise = float(np.sqrt(mse))
+    rank = _rank(done)
+    quantiles = None
+    if done.best is not None and done.held_out is not None:
+        best = done.best
+        trained = observations.difference(done.held_out)
+        trial = CompletionModel(trained, best.preparation, best.trajectory.factors, noise, rank)
+        quantiles = calibration(trial, done.held_out)
+    way, factors = done.preparation, trajectory.factors
+    return CompletionModel(observations, way, factors, noise, rank, quantiles)
+
+
+def _rank(done: Fit) -> int:
+    """Return the rank that a fit assumes: exactly where it was polished, effectively elsewhere."""
+    if done.setting.finish == "polished":
+        return max(len(done.trajectory.factors[0]), 1)
+    effective = spectra.effective_rank_of(done.trajectory.singular_values)
+    return max(int(np.rint(effective)) if np.isfinite(effective) else 1, 1)
 
 
 def hidden_cell_rmse(model: CompletionModel, table: Observations, folds: int = 5) -> float:

@@ -63,6 +63,8 @@ def save(estimator: DeepMatrixCompletion, path: str | PathLike[str]) -> None:
     arrays |= {"rows": seen.rows, "cols": seen.cols, "values": seen.values}
     arrays |= {"row_effects": way.row_effects, "col_effects": way.col_effects}
     arrays |= {"scales": way.scales}
+    if model.calibration is not None:
+        arrays["calibration"] = model.calibration
     packed = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     names = getattr(estimator, "feature_names_in_", None)
     document = {
@@ -81,6 +83,7 @@ def save(estimator: DeepMatrixCompletion, path: str | PathLike[str]) -> None:
             "size_ratio": way.size_ratio,
         },
         "noise": model.noise,
+        "rank": model.rank,
         "depth": len(model.factors),
         "seed": estimator.seed_,
         "report": estimator.report_,
@@ -176,7 +179,14 @@ def _restore(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeepMat
     estimator = DeepMatrixCompletion(**_parameters_in(document["parameters"]))
     estimator.set_params(random_state=int(document["seed"]))
     estimator.seed_ = int(document["seed"])
-    estimator._model = CompletionModel(seen, way, factors, float(document["noise"]))
+    estimator._model = CompletionModel(
+        seen,
+        way,
+        factors,
+        float(document["noise"]),
+        int(document.get("rank", 1)),
+        arrays.get("calibration"),
+    )
     estimator.factors_ = factors
     estimator.report_ = dict(document["report"])
     estimator.n_features_in_ = n

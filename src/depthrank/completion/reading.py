@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, va
 from depthrank import frames
 from depthrank.completion.fitting import WIDTH_LIMIT, Engine
 from depthrank.completion.offsets import OFFSETS, SCALINGS
-from depthrank.completion.selection import Wish
+from depthrank.completion.trials import Wish
 from depthrank.coordinates import Duplicates
 from depthrank.errors import DepthrankError
 from depthrank.observations import Observations
@@ -63,6 +63,13 @@ def check_parameters(estimator: "DeepMatrixCompletion") -> None:
         value = getattr(estimator, name)
         if value not in accepted:
             raise DepthrankError(f"{name} is {value!r}; it must be one of {', '.join(accepted)}.")
+    bounds = estimator.bounds
+    if bounds is not None and (np.shape(bounds) != (2,) or not bounds[0] < bounds[1]):
+        raise DepthrankError(
+            f"bounds is {bounds!r}; it must be two numbers, the lower first, such as (1, 5)."
+        )
+    if not isinstance(estimator.integers, bool | np.bool_):
+        raise DepthrankError(f"integers is {estimator.integers!r}; it must be True or False.")
     if estimator.init is not None and not callable(estimator.init):
         raise DepthrankError(
             f"init is {estimator.init!r}; it must be a start such as depthrank.Gaussian(1e-6)."

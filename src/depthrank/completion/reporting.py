@@ -8,10 +8,11 @@ import numpy as np
 from depthrank import spectra
 from depthrank.completion.fitting import Engine
 from depthrank.completion.model import CompletionModel
-from depthrank.completion.selection import Fit, Wish
+from depthrank.completion.trials import Fit, Wish
 
 _SIZE_RATIO = 1e6
 _LISTED = 20
+_BEYOND = 0.99  # of the error of effects alone
 
 
 def report(model: CompletionModel, done: Fit, engine: Engine, wish: Wish) -> dict[str, Any]:
@@ -51,7 +52,10 @@ def report(model: CompletionModel, done: Fit, engine: Engine, wish: Wish) -> dic
         "width": done.setting.width,
         "weight_decay": done.setting.weight_decay,
         "init_scale": done.setting.init_scale if engine.init is None else None,
-        "init": "Gaussian" if engine.init is None else repr(engine.init),
+        "init": done.setting.start if engine.init is None else repr(engine.init),
+        "start": done.setting.start,
+        "finish": done.setting.finish,
+        "rank": model.rank,
         "offsets": done.setting.offsets,
         "scaling": model.preparation.scaling,
         "stopped_by": _stopped_by(done),
@@ -122,8 +126,27 @@ def _notes(model: CompletionModel, done: Fit, wish: Wish) -> list[str]:
             f"Column sizes differ by a factor of {model.preparation.size_ratio:.1e}; the small "
             "ones are hardly fitted. Use scaling='columns'."
         )
+    notes += _limits(model, done)
     if not done.refitted:
         notes.append("Stopped before the refit: cells held out for choosing were not fitted.")
+    return notes
+
+
+def _limits(model: CompletionModel, done: Fit) -> list[str]:
+    """Return sentences on what the data do not say, and what was assumed."""
+    notes = []
+    if done.setting.start == "positive":
+        notes.append(
+            "All cells have one sign, so rank one was completed from a positive start, each part "
+            "of the table with rows and columns of equal size; the data say nothing about that."
+        )
+    alone = [t.rmse for t in done.trials if t.setting.finish == "averaged" and not t.setting.width]
+    if alone and done.best is not None and done.best.rmse > _BEYOND * alone[0]:
+        gain = 100 * max(1 - done.best.rmse / alone[0], 0.0)
+        notes.append(
+            "There is next to nothing beyond row and column effects in this table: held-out "
+            f"error {alone[0]:.4g} with effects alone, {gain:.1f} % less with factors."
+        )
     return notes
 
 

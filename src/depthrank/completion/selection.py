@@ -8,13 +8,15 @@ explain of held-out cells, and decay along a short path that is followed while i
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
+from depthrank.completion.automatic import automatic
+from depthrank.completion.exact import CLEAN
 from depthrank.completion.fitting import INIT_SCALE, SMALL, Engine, Setting, run
-from depthrank.completion.offsets import OFFSETS, Preparation, prepare
-from depthrank.dynamics.trajectory import Trajectory
+from depthrank.completion.offsets import OFFSETS, prepare
+from depthrank.completion.trials import Fit, Task, Trial, Wish, cells_of, fitted
 from depthrank.observations import Observations
 
 AUTO_FRACTION, SCARCE_FRACTION, ENOUGH = 0.1, 0.05, 50
@@ -22,9 +24,6 @@ AUTO_FRACTION, SCARCE_FRACTION, ENOUGH = 0.1, 0.05, 50
 
 MIN_HELD_OUT = 10
 """Below this many cells nothing is held out automatically."""
-
-CLEAN = 0.05
-"""A fitted table whose held-out error is below this part of its size is taken for clean."""
 
 _DECAYS = (0.35, 0.18, 0.09)  # of the noise edge: the middle, and the path down
 _STRONGER = (0.6, 1.0)  # and up, if going down did not help
@@ -34,101 +33,6 @@ _FEW = 30
 _QUICK_START = 1e-2  # where they are plentiful, a larger start finds the same in less time
 _NEAR = 1.02  # without offsets depth 3 must come as near to the best as this to be tried with them
 _OFFSETS_GAIN = 0.98  # offsets must lower the held-out error of the mean-free fit by this factor
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What the user fixed, and what is left to choose.
-
-    Attributes
-    ----------
-    depth, weight_decay, offsets : number or str
-        "auto", or fixed.
-    width : int or None
-        Hidden width; None for the default.
-    scaling : str
-        As `depthrank.completion.offsets.prepare` takes it.
-    fraction : float or str
-        Share of the observed cells to hold out while choosing, or "auto".
-    init_scale : float or str
-        Size of the start, or "auto".
-    max_seconds : float
-        For choosing and fitting together.
-    """
-
-    depth: int | str
-    weight_decay: float | str
-    offsets: str
-    width: int
-    scaling: str
-    fraction: float | str
-    init_scale: float | str = "auto"
-    max_seconds: float = np.inf
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One candidate and how it did.
-
-    Attributes
-    ----------
-    setting : Setting
-        What was tried.
-    preparation : Preparation
-        Fitted to the training part.
-    trajectory : Trajectory
-        Its flow; the factors are those of the smallest held-out error.
-    rmse : float
-        Held-out error, user's units.
-    size : float
-        Root mean square of the prepared training cells: 1, or 0, unless nothing was scaled.
-    """
-
-    setting: Setting
-    preparation: Preparation
-    trajectory: Trajectory
-    rmse: float
-    size: float
-
-    def row(self) -> dict[str, object]:
-        """Return what a report shows of it."""
-        return {
-            "depth": self.setting.depth,
-            "weight_decay": self.setting.weight_decay,
-            "offsets": self.setting.offsets,
-            "validation_rmse": self.rmse,
-            "stopped_by": self.trajectory.stopped_by,
-            "evaluations": self.trajectory.evaluations,
-            "seconds": self.trajectory.seconds,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """The chosen setting, fitted to every observed cell.
-
-    Attributes
-    ----------
-    setting, preparation, trajectory : Setting, Preparation, Trajectory
-        Of the final fit.
-    trials : list of Trial
-        What was tried on held-out cells, in order; empty where nothing was held out.
-    held_out : Observations or None
-        Those cells.
-    best : Trial or None
-        The one that was chosen.
-    refitted : bool
-        False where time ran out, or the user stopped, before the refit on all cells: the factors
-        are those of the best trial, which did not see the held-out cells.
-    """
-
-    setting: Setting
-    preparation: Preparation
-    trajectory: Trajectory
-    trials: list[Trial] = field(default_factory=list)
-    held_out: Observations | None = None
-    best: Trial | None = None
-    refitted: bool = True
 
 
 def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
@@ -158,6 +62,8 @@ def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
             init_scale=_scale(wish),
         )
         return _final(observations, engine, wish, setting, deadline)
+    if _all_open(wish, engine):
+        return automatic(Task(observations, train, held_out, engine, wish, deadline))
     trials: list[Trial] = []
     stopped = False
     for setting in _candidates(train, held_out, wish, trials):
@@ -172,12 +78,18 @@ def fit(observations: Observations, engine: Engine, wish: Wish) -> Fit:
             best.setting, best.preparation, best.trajectory, trials, held_out, best, refitted=False
         )
     setting = replace(best.setting, init_scale=_scale(wish))
-    if not _to_the_end(best):
+    if not fitted(best):
         # More cells pull harder, in proportion; the same point is reached that much earlier.
         share = train.n_observed / observations.n_observed
         setting = replace(best.setting, max_time=best.trajectory.time * share)
     done = _final(observations, engine, wish, setting, deadline)
     return replace(done, trials=trials, held_out=held_out, best=best)
+
+
+def _all_open(wish: Wish, engine: Engine) -> bool:
+    """Whether nothing about the flow was fixed, so that the answer need not be its end."""
+    fixed = (wish.depth, wish.weight_decay, wish.init_scale)
+    return fixed == ("auto",) * 3 and engine.init is None
 
 
 def _hold_out(
@@ -191,12 +103,6 @@ def _hold_out(
             fraction = 0.0
     train, held_out = observations.split(float(fraction), seed)
     return train, held_out if held_out.n_observed else None
-
-
-def _to_the_end(trial: Trial) -> bool:
-    """Whether the state of the smallest held-out error is (next to) a fitted one."""
-    limit = 10 * trial.setting.trial_tol * trial.size**2
-    return trial.trajectory.stopped_by == "fitted" and trial.trajectory.observed_mse <= limit
 
 
 def _scarce(observations: Observations) -> bool:
@@ -227,7 +133,7 @@ def _candidates(
         clean = replace(clean, offsets=wish.offsets)
     yield clean
     first = trials[-1]
-    if _to_the_end(first) and first.rmse < CLEAN * held_out.rms:
+    if fitted(first) and first.rmse < CLEAN * held_out.rms:
         return
     offsets = _offsets(train, held_out) if wish.offsets == "auto" else wish.offsets
     if 2 in depths:
@@ -306,17 +212,13 @@ def _try(
     )
     estimate = preparation.base(held_out.rows, held_out.cols) + preparation.scales[
         held_out.cols
-    ] * _cells(trajectory, held_out)
+    ] * cells_of(trajectory.factors, held_out)
     rmse = float(np.sqrt(np.mean((held_out.values - estimate) ** 2)))
     return Trial(setting, preparation, trajectory, rmse, prepared.rms)
 
 
 def _large(observations: Observations) -> bool:
     return observations.shape[0] * observations.shape[1] > SMALL
-
-
-def _cells(trajectory: Trajectory, cells: Observations) -> np.ndarray:
-    return np.asarray(trajectory.end_to_end[cells.rows, cells.cols])
 
 
 def _final(
