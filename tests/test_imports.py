@@ -17,7 +17,8 @@ ROOT = Path(depthrank.__file__).parent
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset(["_version", "arrays", "errors", "memory", "seeds", "source"]),
     frozenset(["conversion", "coordinates", "files", "frames", "observations"])
-    | frozenset(["factors", "patterns", "product_spectrum", "spectra", "weights"]),
+    | frozenset(["factors", "patterns", "product_spectrum", "spectra", "weights"])
+    | frozenset(["baselines", "checkpoints", "reshaping"]),
     frozenset(["graph", "initialization", "theory"]),
     frozenset({"dynamics"}),
     frozenset({"plasticity"}),
@@ -28,6 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 # Imports that climb, inside a function, each with its reason: (module, what it imports).
 CLIMBING = {
     ("depthrank.dynamics.trajectory", "depthrank.report.figures"): "a trajectory plots itself",
+    ("depthrank.networks.tracker", "depthrank.report.network_figures"): "a tracker plots itself",
 }
 # NumPy and SciPy only: these floors must work, and be quick to import, where JAX is not wanted.
 WITHOUT_JAX = LAYERS[0] | LAYERS[1] | LAYERS[2]

@@ -1,5 +1,6 @@
 import json
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from safetensors.numpy import save_file
 
 from depthrank import spectra
 from depthrank.errors import DepthrankError
-from depthrank.weights import layer_table, read_weights, summary
+from depthrank.weights import compare_weights, layer_table, read_weights, summary
 
 MEASURES = ("stable_rank", "effective_rank", "effective_rank_power2", "numerical_rank")
 
@@ -86,12 +87,11 @@ def test_number_format_without_numpy_type_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin", ".PT"])
-def test_pytorch_files_are_referred_to_the_extra(tmp_path, suffix):
+def test_pytorch_files_say_what_to_install(tmp_path, suffix, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
     path = tmp_path / f"model{suffix}"
     path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(
-        DepthrankError, match=r"PyTorch file; reading those belongs to the networks"
-    ):
+    with pytest.raises(DepthrankError, match=r"PyTorch is not installed: pip install 'depthrank"):
         read_weights(path)
 
 
@@ -141,8 +141,69 @@ def test_pickled_objects_are_never_loaded(tmp_path):
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(DepthrankError, match=r"none\.npz does not exist"):
         read_weights(tmp_path / "none.npz")
-    with pytest.raises(DepthrankError, match="is a folder"):
+    with pytest.raises(DepthrankError, match="is a folder without"):
         read_weights(tmp_path)
+
+
+def test_hugging_face_folder_is_read_by_its_index_or_whole(tmp_path, arrays):
+    names = list(arrays)
+    save_file({n: arrays[n] for n in names[:2]}, tmp_path / "model-1.safetensors")
+    save_file({n: arrays[n] for n in names[2:]}, tmp_path / "model-2.safetensors")
+    assert set(read_weights(tmp_path)) == set(names)
+    index = {"weight_map": dict.fromkeys(names[2:], "model-2.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert set(read_weights(tmp_path)) == set(names[2:])
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({"weight_map": {"W": "../w.safetensors"}}, "names files outside its folder"),
+        ({"weights": {}}, "is no index of weights"),
+        ([], "is no index of weights"),
+    ],
+)
+def test_index_of_a_folder_is_checked(tmp_path, index, message):
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(DepthrankError, match=message):
+        read_weights(tmp_path)
+
+
+def test_folder_with_a_name_twice_is_refused(tmp_path):
+    for name in ("a", "b"):
+        save_file({"W": np.eye(2)}, tmp_path / f"{name}.safetensors")
+    with pytest.raises(DepthrankError, match=r"holds 'W' twice, the second time in b\.safetensors"):
+        read_weights(tmp_path)
+
+
+def test_baseline_ratio_and_excess_stand_beside():
+    W = np.random.default_rng(0).normal(size=(60, 90))
+    row, flat = layer_table({"random": W, "flat": np.eye(9)})
+    assert row["ratio"]["effective_rank"] == pytest.approx(1, abs=0.01)
+    assert flat["excess"]["effective_rank"] == pytest.approx(9 - flat["baseline"]["effective_rank"])
+
+
+def test_tied_arrays_are_measured_once():
+    W = np.random.default_rng(0).normal(size=(3, 4))
+    first, second, copy = layer_table({"a": W, "b": W, "c": W.copy()})
+    assert first["status"] == copy["status"] == "measured"
+    assert (second["status"], second["reason"]) == ("skipped", "tied: the weights of 'a' once more")
+
+
+def test_comparison_measures_the_change():
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(6, 5))
+    u, v = rng.normal(size=6), rng.normal(size=5)
+    before = {"W": a, "gone": np.eye(2), "shape": np.eye(2), "b": np.ones(3)}
+    after = {"W": a + np.outer(u, v), "new": np.eye(2), "shape": np.eye(3), "b": np.ones(3)}
+    rows = {row["name"]: row for row in compare_weights(before, after)}
+    W = rows["W"]
+    assert W["change"]["effective_rank"] == pytest.approx(1)
+    far = np.linalg.norm(u) * np.linalg.norm(v) / np.linalg.norm(a)
+    assert W["distance"] == pytest.approx(far)
+    assert W["before"]["stable_rank"] == pytest.approx(float(spectra.stable_rank(a)))
+    assert [rows[n]["status"] for n in ("gone", "new", "shape")] == ["unmatched"] * 3
+    assert rows["b"]["status"] == "skipped"
 
 
 def test_rows_agree_with_the_measures(arrays):

@@ -1,136 +1,31 @@
-"""Rank measures of every weight in a file: safetensors, NPZ or NPY.
+"""Rank measures of every weight in a file, beside what untrained weights of its shape would read.
 
-Reading needs neither PyTorch nor pickle. Numbers keep their type, except that bfloat16 becomes
-float32, exactly. Each array of two or more axes is one layer and one row of the table; an array
-that cannot be measured keeps its row, with the reason, and the others go on.
+Each array of two or more axes is one layer and one row of the table; an array that cannot be
+measured keeps its row, with the reason, and the others go on. Two files of one network compare
+layer by layer, the change itself included.
 """
 
-import json
 import math
-import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from depthrank import spectra
+from depthrank.baselines import baseline, measures_of
+from depthrank.checkpoints import read_weights
 from depthrank.errors import DepthrankError
+from depthrank.reshaping import matrices
 
-__all__ = ["layer_table", "read_weights", "summary"]
-
-_PYTORCH = (".pt", ".pth", ".bin", ".ckpt")
-
-# Names of the safetensors format; a type that is missing here is named in the error.
-_SAFETENSORS_TYPES = {
-    "BOOL": "?", "U8": "<u1", "I8": "<i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
-    "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
-}  # fmt: skip
-
-
-def read_weights(path: str | Path) -> dict[str, np.ndarray]:
-    """Read all named arrays of a file.
-
-    Parameters
-    ----------
-    path : path
-        `.safetensors`, `.npz` or `.npy`. A `.npy` file holds one array, named like the file.
-
-    Returns
-    -------
-    dict of str to ndarray
-        In the order in which the file stores them. Arrays of a safetensors file are read from disk
-        only where they are used.
-
-    Raises
-    ------
-    DepthrankError
-        If the file is missing, damaged, of another kind (PyTorch files among them), or holds
-        Python objects or a number format that is not supported.
-    """
-    path = Path(path)
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise DepthrankError(f"{path} {what}; give a .safetensors, .npz or .npy file.")
-    suffix = path.suffix.lower()
-    if suffix in _PYTORCH:
-        raise DepthrankError(
-            f"{path} is a PyTorch file; reading those belongs to the networks extra, which is not "
-            "there yet. Save the weights with safetensors.torch.save_file(model.state_dict(), "
-            '"weights.safetensors") and give that file.'
-        )
-    readers = {".safetensors": _read_safetensors, ".npz": _read_npz, ".npy": _read_npy}
-    if suffix not in readers:
-        raise DepthrankError(
-            f"{path} has the ending {suffix!r}; weights are read from .safetensors, .npz and .npy."
-        )
-    return readers[suffix](path)
-
-
-def _read_npy(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return {path.stem: np.load(path, allow_pickle=False)}
-    except (ValueError, EOFError, OSError) as error:
-        raise DepthrankError(f"{path} cannot be read as an NPY file of numbers: {error}") from error
-
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    arrays = {}
-    name = None
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                arrays[name] = archive[name]
-    except (ValueError, EOFError, OSError, TypeError, zipfile.BadZipFile) as error:
-        where = "" if name is None else f" (array {name!r})"
-        raise DepthrankError(
-            f"{path}{where} cannot be read as an NPZ file of numbers: {error}"
-        ) from error
-    return arrays
-
-
-def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Map the file and cut the arrays out of it by its header.
-
-    The library checks the file (offsets, sizes, names); the arrays are cut here because it gives
-    bfloat16 to NumPy only in some versions.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="numpy"):
-            pass
-    except (SafetensorError, OSError) as error:
-        raise DepthrankError(f"{path} cannot be read as a safetensors file: {error}") from error
-    data = np.memmap(path, dtype=np.uint8, mode="r")
-    header_size = int(data[:8].view("<u8")[0])
-    header = json.loads(data[8 : 8 + header_size].tobytes())
-    header.pop("__metadata__", None)
-    body = data[8 + header_size :]
-    entries = sorted(header.items(), key=lambda entry: entry[1]["data_offsets"])
-    return {name: _cut(body, name, entry) for name, entry in entries}
-
-
-def _cut(body: np.ndarray, name: str, entry: Mapping[str, Any]) -> np.ndarray:
-    """Return one array of a safetensors file."""
-    begin, end = entry["data_offsets"]
-    raw = np.asarray(body[begin:end])
-    kind = entry["dtype"]
-    if kind == "BF16":
-        # the upper half of a float32
-        values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
-    elif kind in _SAFETENSORS_TYPES:
-        values = raw.view(_SAFETENSORS_TYPES[kind])
-    else:
-        raise DepthrankError(
-            f"array {name!r} has the number format {kind}; supported are BF16, "
-            f"{', '.join(_SAFETENSORS_TYPES)}."
-        )
-    return values.reshape(entry["shape"])
+__all__ = ["compare_weights", "layer_spectrum", "layer_table", "read_weights", "summary"]
 
 
 def layer_table(
-    weights: Mapping[str, Any], *, tol: float | None = None, out_axis: int = 0
+    weights: Mapping[str, Any],
+    *,
+    tol: float | None = None,
+    out_axis: int = 0,
+    conv: str = "flatten",
 ) -> list[dict[str, Any]]:
     """Measure every weight: one row of plain Python values per array, in the given order.
 
@@ -142,18 +37,24 @@ def layer_table(
         Relative tolerance of the numerical rank; by default max(rows, columns)·eps of each array's
         own type (float32 for shorter ones).
     out_axis : int
-        Arrays of more than two axes become matrices out × rest: this axis is kept, all others are
-        joined. 0 is right for PyTorch convolutions, −1 for Flax and Keras kernels.
+        Axis of the output channels of arrays of more than two axes: 0 is right for PyTorch
+        convolutions, −1 for Flax and Keras kernels.
+    conv : {"flatten", "slices", "spatial"}
+        What becomes of arrays of more than two axes, `depthrank.reshaping`: by default one matrix,
+        out × rest. A file does not say which convolutions are grouped or transposed; measuring the
+        module does (`depthrank.networks`).
 
     Returns
     -------
     list of dict
-        `name`, `shape`, `matrix_shape` (the two-dimensional shape used), `max_rank`,
-        `stable_rank`, `effective_rank` (power 1), `effective_rank_power2`, `numerical_rank`, each
-        of these four divided by `max_rank` under `normalised`, `tolerance` (relative to s_1),
-        `status` and `reason`. The status is "measured"; "skipped" for scalars, vectors and empty
-        arrays; or "failed", as for NaN. Where it is not "measured", `reason` says why and the
-        measures are None.
+        `name`, `shape`, `matrix_shape` (the two-dimensional shape used), `blocks` (how many of
+        them), `max_rank`, `stable_rank`, `effective_rank` (power 1), `effective_rank_power2`,
+        `numerical_rank`, each of these four divided by `max_rank` under `normalised`; `baseline`
+        (the soft ones of independent Gaussian entries, see `depthrank.baselines`), `ratio` and
+        `excess` to it; `tolerance` (relative to s_1), `status` and `reason`. The status is
+        "measured"; "skipped" for scalars, vectors, empty arrays and repeated views of weights
+        that have a row already (tied); or "failed", as for NaN. Where it is not "measured",
+        `reason` says why and the measures are None.
 
     Raises
     ------
@@ -162,44 +63,125 @@ def layer_table(
     """
     if tol is not None and not 0 <= tol < 1:
         raise DepthrankError(f"tol is {tol!r}; it is relative to s_1 and must be in [0, 1).")
-    return [_layer(name, np.asarray(W), tol, out_axis) for name, W in weights.items()]
+    rows: list[dict[str, Any]] = []
+    owners: dict[Any, str] = {}
+    for name, given in weights.items():
+        W = np.asarray(given)
+        place = (W.__array_interface__["data"][0], W.shape, W.strides)
+        owner = owners.setdefault(place, name) if W.size else name
+        rows.append(_layer(name, W, tol, out_axis, conv, None if owner == name else owner))
+    return rows
 
 
 _MEASURES = ("stable_rank", "effective_rank", "effective_rank_power2", "numerical_rank")
+_SOFT = _MEASURES[:3]
 
 
-def _layer(name: str, W: np.ndarray, tol: float | None, out_axis: int) -> dict[str, Any]:
+def layer_spectrum(W: Any, *, out_axis: int = 0, conv: str = "flatten") -> np.ndarray:
+    """Return the singular values of one layer, descending; of all its blocks together.
+
+    Raises
+    ------
+    DepthrankError
+        As `singular_values` and `depthrank.reshaping.matrices`.
+    """
+    s = spectra.singular_values(matrices(np.asarray(W), out_axis=out_axis, conv=conv))
+    return np.sort(s, axis=None)[::-1]
+
+
+def _layer(
+    name: str, W: np.ndarray, tol: float | None, out_axis: int, conv: str, owner: str | None
+) -> dict[str, Any]:
     """Return the row of one array."""
     row: dict[str, Any] = {"name": name, "shape": list(W.shape), "matrix_shape": None}
-    row |= {"max_rank": None, **dict.fromkeys(_MEASURES), "normalised": None, "tolerance": None}
+    row |= {"blocks": None, "max_rank": None, **dict.fromkeys(_MEASURES)}
+    row |= dict.fromkeys(("normalised", "baseline", "ratio", "excess", "tolerance"))
     if W.ndim < 2:
         kind = "a vector" if W.ndim == 1 else "a scalar"
         return row | {"status": "skipped", "reason": f"{kind}; rank measures need a matrix"}
     if W.size == 0:
         return row | {"status": "skipped", "reason": "empty; rank measures need entries"}
-    if W.ndim > 2:
-        if not -W.ndim <= out_axis < W.ndim:
-            raise DepthrankError(
-                f"out_axis is {out_axis}; array {name!r} has {W.ndim} axes (shape {W.shape})."
-            )
-        W = np.moveaxis(W, out_axis, 0)
-        W = W.reshape(W.shape[0], -1)
-    max_rank = min(W.shape)
-    row |= {"matrix_shape": list(W.shape), "max_rank": max_rank}
+    if owner is not None:
+        return row | {"status": "skipped", "reason": f"tied: the weights of {owner!r} once more"}
+    if W.ndim > 2 and not -W.ndim <= out_axis < W.ndim:
+        raise DepthrankError(
+            f"out_axis is {out_axis}; array {name!r} has {W.ndim} axes (shape {W.shape})."
+        )
+    stack = matrices(W, out_axis=out_axis if W.ndim > 2 else 0, conv=conv)
+    blocks, m, n = stack.shape
+    max_rank = blocks * min(m, n)
+    row |= {"matrix_shape": [m, n], "blocks": blocks, "max_rank": max_rank}
     try:
-        tolerance = spectra.default_tolerance(W) if tol is None else float(tol)
-        s = spectra.singular_values(W)
+        held = stack[0] if blocks == 1 else stack  # a message then names the entry of a matrix
+        tolerance = spectra.default_tolerance(held) if tol is None else float(tol)
+        s = np.sort(spectra.singular_values(held), axis=None)[::-1]
     except (DepthrankError, np.linalg.LinAlgError) as error:
         return row | {"status": "failed", "reason": str(error)}
-    values = (
-        float(spectra.stable_rank_of(s)),
-        float(spectra.effective_rank_of(s)),
-        float(spectra.effective_rank_of(s, power=2)),
-        int(spectra.numerical_rank_of(s, tolerance)),
-    )
-    row |= dict(zip(_MEASURES, values, strict=True))
+    soft, flat = measures_of(s), baseline(m, n, blocks=blocks)
+    row |= {key: soft[key] for key in _SOFT}
+    row["numerical_rank"] = int(spectra.numerical_rank_of(s, tolerance))
     row["normalised"] = {key: row[key] / max_rank for key in _MEASURES}
+    row["baseline"] = {key: flat[key] for key in _SOFT}
+    row["ratio"] = {key: row[key] / flat[key] for key in _SOFT}
+    row["excess"] = {key: row[key] - flat[key] for key in _SOFT}
     return row | {"tolerance": tolerance, "status": "measured", "reason": None}
+
+
+def compare_weights(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    *,
+    out_axis: int = 0,
+    conv: str = "flatten",
+) -> list[dict[str, Any]]:
+    """Compare two sets of weights of one network, such as the start and the end of a training.
+
+    Parameters
+    ----------
+    before, after : mapping of str to array_like
+        Named arrays.
+    out_axis, conv
+        As in `layer_table`.
+
+    Returns
+    -------
+    list of dict
+        A row for every name in either, in the order of `after`: `name`, `status`, `reason`;
+        `before` and `after` (the three soft measures of each), `change` (those of after − before,
+        the rank of what was learnt), `distance` = ‖after − before‖_F / ‖before‖_F (None if
+        before is zero). The status is "measured"; "unmatched" (only one side has the name, or the
+        shapes differ); "skipped" or "failed" as in `layer_table`.
+    """
+    options = {"out_axis": out_axis, "conv": conv}
+    first = {row["name"]: row for row in layer_table(before, **options)}  # type: ignore[arg-type]
+    rows = []
+    for row in layer_table(after, **options):  # type: ignore[arg-type]
+        name = row["name"]
+        found: dict[str, Any] = {"name": name, "status": row["status"], "reason": row["reason"]}
+        found |= dict.fromkeys(("before", "after", "change", "distance"))
+        rows.append(found)
+        old = first.pop(name, None)
+        if old is None or old["shape"] != row["shape"]:
+            what = "the first has no such array" if old is None else f"the first has {old['shape']}"
+            found |= {"status": "unmatched", "reason": f"{what}, the second {row['shape']}"}
+            continue
+        if row["status"] != "measured" or old["status"] != "measured":
+            worse = row if row["status"] != "measured" else old
+            found |= {"status": worse["status"], "reason": worse["reason"]}
+            continue
+        a = np.asarray(before[name], dtype=np.float64)
+        difference = np.asarray(after[name], dtype=np.float64) - a
+        size = float(np.linalg.norm(a))
+        found["before"] = {key: old[key] for key in _SOFT}
+        found["after"] = {key: row[key] for key in _SOFT}
+        change = measures_of(layer_spectrum(difference, **options))  # type: ignore[arg-type]
+        found["change"] = {key: change[key] for key in _SOFT}
+        found["distance"] = float(np.linalg.norm(difference)) / size if size else None
+    for name, old in first.items():
+        reason = f"the first has {old['shape']}, the second no such array"
+        empty = dict.fromkeys(("before", "after", "change", "distance"))
+        rows.append({"name": name, "status": "unmatched", "reason": reason, **empty})
+    return rows
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -214,19 +196,22 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     -------
     dict
         `layers` (arrays in all), `measured`, `skipped`, `failed`; `mean` and `mean_normalised`:
-        the four measures averaged over measured layers, None if there are none. Means over layers
-        of different shapes hide a collapsed one: read the rows.
+        the four measures averaged over measured layers, `mean_ratio`: the soft ones over their
+        baselines; None if there are none. Means over layers of different shapes hide a collapsed
+        one: read the rows.
     """
     measured = [row for row in rows if row["status"] == "measured"]
     counts = {
         status: sum(row["status"] == status for row in rows)
         for status in ("measured", "skipped", "failed")
     }
-    mean = normalised = None
+    mean = normalised = ratio = None
     if measured:
         n = len(measured)
         mean = {key: math.fsum(row[key] for row in measured) / n for key in _MEASURES}
         normalised = {
             key: math.fsum(row["normalised"][key] for row in measured) / n for key in _MEASURES
         }
-    return {"layers": len(rows), **counts, "mean": mean, "mean_normalised": normalised}
+        ratio = {key: math.fsum(row["ratio"][key] for row in measured) / n for key in _SOFT}
+    means = {"mean": mean, "mean_normalised": normalised, "mean_ratio": ratio}
+    return {"layers": len(rows), **counts, **means}

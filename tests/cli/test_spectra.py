@@ -57,4 +57,17 @@ def test_names_are_no_markup(run, tmp_path):
 def test_unknown_file_is_status_2(run, ratings):
     said = run("spectra", ratings)
     assert (said.status, said.out) == (2, "")
-    assert "weights are read from .safetensors, .npz and .npy" in said.err
+    assert "weights are read from .safetensors, .npz, .npy, .pt" in said.err
+
+
+def test_comparison_and_histogram(run, layers, tmp_path):
+    after = tmp_path / "after.npz"
+    np.savez(after, eye=2 * np.eye(10), zero=np.zeros((10, 10)), fresh=np.eye(2))
+    said = run("spectra", after, "--against", layers, "--histogram", tmp_path / "h.png")
+    assert said.status == 0
+    assert "Effective rank against weights.npz" in said.out
+    assert "skinny: the first has [10, 5]" in said.err
+    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
+    rows = run("spectra", after, "--against", layers, "--json").json["comparison"]
+    assert (rows[0]["distance"], rows[0]["change"]["stable_rank"]) == (1.0, 10.0)
+    assert rows[1]["distance"] is None
