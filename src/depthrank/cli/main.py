@@ -7,7 +7,17 @@ import typer
 from typer.core import TyperGroup
 
 from depthrank._version import __version__
-from depthrank.cli import cache, complete, console, diagnose, flow, limits, reproduce, spectra
+from depthrank.cli import (
+    cache,
+    complete,
+    console,
+    diagnose,
+    flow,
+    limits,
+    reproduce,
+    spectra,
+    sweep,
+)
 from depthrank.errors import DepthrankError
 
 
@@ -69,6 +79,7 @@ for name, module in {
     "reproduce": reproduce,
 }.items():
     app.command(name, epilog=module.EXAMPLE)(module.command)
+app.add_typer(sweep.app, name="sweep", help="Run grids of experiments into a durable store.")
 
 
 @app.callback(epilog="\b\nExample:\n  depthrank complete ratings.csv -o filled.csv")
