@@ -12,12 +12,13 @@ INSTALL := -m pip install -qq --disable-pip-version-check -c requirements.lock -
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile
 NO_TESTS := { status=$$?; [ $$status -ne 5 ] || echo "no test ran: that is a failure" >&2; exit $$status; }
 
-.PHONY: help test test-torch bench demo lint types docs format lock clean
+.PHONY: help test test-torch test-ray bench demo lint types docs format lock clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test        the whole default suite"
 	@echo "make test-torch  the tests that need PyTorch (an environment of their own)"
+	@echo "make test-ray    the tests that need Ray (no part of .ci/run)"
 	@echo "make demo        complete two real inputs, results under demo-output/"
 	@echo "make lint        ruff: rules and formatting      make types   mypy"
 	@echo "make docs        the documentation, strictly     make format  rewrite in place"
@@ -28,6 +29,9 @@ test: $(VENV)/.dev
 
 test-torch: $(TORCH_VENV)/.torch
 	@$(TORCH_VENV)/bin/python $(PYTEST) -m torch $(PYTEST_ARGS) || $(NO_TESTS)
+
+test-ray: $(VENV)/.dev $(VENV)/.ray
+	@$(VENV)/bin/python -m pytest -m ray $(PYTEST_ARGS) || $(NO_TESTS)
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/python -m examples.demo
@@ -66,7 +70,7 @@ clean:
 # Environments. A stamp per extra, older than the files that decide what it holds: installed again
 # only when one of those changes. The extras of .venv add up.
 
-$(VENV)/.dev $(VENV)/.demo $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements.lock | $(VENV)/bin/pip
+$(VENV)/.dev $(VENV)/.demo $(VENV)/.docs $(VENV)/.ray: $(VENV)/.%: pyproject.toml requirements.lock | $(VENV)/bin/pip
 	@echo "installing the $* environment into $(VENV) (once)"
 	@$(VENV)/bin/python $(INSTALL) ".[$*]"
 	@touch $@

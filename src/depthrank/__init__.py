@@ -17,6 +17,8 @@ More data arrive
     warm_start, plasticity_report, plasticity
 Fill my table
     DeepMatrixCompletion
+Ten thousand of them
+    sweep, sweeps
 """
 
 from importlib import import_module
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from depthrank._version import __version__
 
 if TYPE_CHECKING:
-    from depthrank import patterns, plasticity, spectra, studies, theory
+    from depthrank import patterns, plasticity, spectra, studies, sweeps, theory
     from depthrank.completion.estimator import DeepMatrixCompletion
     from depthrank.dynamics.batch import flow_batch
     from depthrank.dynamics.descent import descend
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from depthrank.observations import Observations
     from depthrank.plasticity import plasticity_report, warm_start
     from depthrank.spectra import effective_rank, numerical_rank, singular_values, stable_rank
+    from depthrank.sweeps.running import sweep
     from depthrank.theory import coupling, coupling_strength, limits
 
 __all__ = [
@@ -79,6 +82,8 @@ __all__ = [
     "spectra",
     "stable_rank",
     "studies",
+    "sweep",
+    "sweeps",
     "theory",
     "warm_start",
 ]
@@ -86,7 +91,7 @@ __all__ = [
 # Where each name lives. A function may not share its name with a module of this folder: importing
 # that module would put the module in the function's place. tests/test_surface.py holds the three
 # lists of this file together.
-_MODULES = ("patterns", "plasticity", "spectra", "studies", "theory")
+_MODULES = ("patterns", "plasticity", "spectra", "studies", "sweeps", "theory")
 _HOMES = {
     "completion.estimator": ("DeepMatrixCompletion",),
     "dynamics.batch": ("flow_batch",),
@@ -108,6 +113,7 @@ _HOMES = {
     "observations": ("Observations",),
     "plasticity": ("plasticity_report", "warm_start"),
     "spectra": ("effective_rank", "numerical_rank", "singular_values", "stable_rank"),
+    "sweeps.running": ("sweep",),
     "theory": ("coupling", "coupling_strength", "limits"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -55,9 +55,7 @@ class CountReporter:
             return
         if self._bars is not None:
             ended = count.done + count.failed
-            self._bars.update(
-                self._task, total=count.cells, completed=ended, about=about(count)
-            )
+            self._bars.update(self._task, total=count.cells, completed=ended, about=about(count))
             return
         now = time.monotonic()
         if now - self._spoken >= LINE_SECONDS:

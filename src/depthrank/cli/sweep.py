@@ -59,9 +59,7 @@ app.command("export")(sweep_show.export)
 
 @app.command("run", epilog=EXAMPLE, hidden=True)
 def command(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="Task, settings and axes.")
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Task, settings and axes.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="STORE", help="The zarr group to write.")
     ],
@@ -80,9 +78,7 @@ def command(
             metavar="[ADDRESS]", help="Run on Ray: a cluster of its own, or the one at ADDRESS."
         ),
     ] = None,
-    gpus: Annotated[
-        float, typer.Option(metavar="X", min=0, help="GPUs of a batch on Ray.")
-    ] = 0.0,
+    gpus: Annotated[float, typer.Option(metavar="X", min=0, help="GPUs of a batch on Ray.")] = 0.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would cost and write nothing.")
     ] = False,
@@ -168,7 +164,7 @@ def _estimate(config: "Config", workers: int, json: bool) -> None:
     console.heading(f"{config.task}: {console.count(found.cells, 'cell')}")
     rows = [(axis.name, f"{len(axis)}: {_ends(axis.labels)}") for axis in config.axes]
     rows += [
-        ("batches", f"{found.batches:,}, of {console.count(found.programs, 'compiled program')}"),
+        ("batches", f"{found.batches:,}, for {console.count(found.programs, 'program')}"),
         ("time", f"about {_time(seconds)} on {console.count(workers, 'process', 'processes')}"),
         ("memory", f"about {memory.gib(found.memory)} a process"),
         ("disk", f"at most {memory.gib(found.disk)}"),

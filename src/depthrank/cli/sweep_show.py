@@ -139,7 +139,8 @@ def _rows(kept: tuple[str, ...], table: "xarray.Dataset") -> list[dict[str, Any]
     flat = table.stack(line=list(kept)) if kept else table.expand_dims("line")
     names = ("mean", "low", "high", "n", "N")
     return [
-        {axis: flat[axis].values[k] for axis in kept} | {name: flat[name].values[k] for name in names}
+        {axis: flat[axis].values[k] for axis in kept}
+        | {name: flat[name].values[k] for name in names}
         for k in range(flat.sizes["line"])
     ]
 
@@ -197,4 +198,3 @@ def _label(value: Any) -> str:
         return value
     number = float(value)
     return f"{number:.4g}" if number != int(number) or abs(number) >= 1e6 else str(int(number))
-

@@ -113,10 +113,10 @@ def _spaced(name: str, given: dict[str, Any]) -> list[Any]:
     if isinstance(points, bool) or not isinstance(points, int) or points < 1:
         raise DepthrankError(f"axes.{name}: points is {points!r}; it must be an integer >= 1.")
     if form == "linear":
-        return [float(value) for value in np.linspace(*ends, points)]
+        return [float(value) for value in np.linspace(ends[0], ends[1], points)]
     if min(ends) <= 0:
         raise DepthrankError(f"axes.{name}: log runs over {ends!r}; both ends must be > 0.")
-    values = [float(value) for value in np.geomspace(*ends, points)]
+    values = [float(value) for value in np.geomspace(ends[0], ends[1], points)]
     values[0], values[-1] = float(ends[0]), float(ends[-1]) if points > 1 else float(ends[0])
     return values
 

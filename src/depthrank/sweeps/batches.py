@@ -18,8 +18,9 @@ __all__ = ["Batch", "batches_of"]
 
 # Cells in one batch. Flows and descents share a compiled program; fits and studies take seconds
 # each, so that every one is committed by itself.
-_SIZES = {"flow": 256, "descent": 256, "limits": 4096, "completion": 1, "study": 1}
-_SMALLEST = 16  # as in flow_batch: smaller batches are filled up, so that they share its program
+_SIZES = {"flow": 512, "descent": 256, "limits": 4096, "completion": 1, "study": 1}
+# Smaller batches than the lanes of one program are filled up to powers of two, which share one.
+_SMALLEST, _LANES = 16, 256
 _STATIC = {
     "flow": ("depth", "width", "weight_decay", "tol", "rtol", "max_time", "max_steps", "solver"),
     "descent": ("depth", "width", "weight_decay", "optimizer", "steps", "batch_size"),
@@ -89,6 +90,8 @@ def batches_of(config: Config) -> list[Batch]:
 
 def _filled(count: int, most: int) -> int:
     """Return the size that a batch is filled up to: few sizes, hence few compilations."""
+    if count >= _LANES:
+        return count
     return min(max(most, count), max(_SMALLEST, 1 << (count - 1).bit_length()))
 
 

@@ -72,10 +72,10 @@ class Config:
             if not axis.when:
                 told |= axis.settings[int(k)]
         for axis in conditional:
-            k = int(position[self.axes.index(axis)])
+            place = int(position[self.axes.index(axis)])
             if all(told.get(key) in accepted for key, accepted in axis.when.items()):
-                told |= axis.settings[k]
-            elif k:
+                told |= axis.settings[place]
+            elif place:
                 return None
         return told
 
@@ -126,7 +126,11 @@ class Config:
         """Return the config as plain data: equal for two configs exactly if their cells are."""
         axes = {
             axis.name: {"labels": list(axis.labels), "settings": list(axis.settings)}
-            | ({"when": {key: list(value) for key, value in axis.when.items()}} if axis.when else {})
+            | (
+                {"when": {key: list(value) for key, value in axis.when.items()}}
+                if axis.when
+                else {}
+            )
             for axis in self.axes
         }
         plain = {"task": self.task, "batch": self.batch, "fixed": self.fixed, "axes": axes}

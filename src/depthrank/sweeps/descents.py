@@ -1,6 +1,7 @@
 """Many descents of one shape and one optimiser, followed together in one compiled program."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jax import Array
 from depthrank.dynamics.descent import OPTIMIZERS, descend
 from depthrank.dynamics.problem import Problem
 from depthrank.dynamics.setup import make_problem, residual_scale
+from depthrank.dynamics.trajectory import Trajectory
 from depthrank.factors import Factors
 from depthrank.observations import Observations
 
@@ -53,8 +55,15 @@ def descend_batch(
     """
     if batch_size is not None:
         return _one_by_one(
-            observations, starts, optimizer, learning_rates, steps, weight_decay, tols,
-            batch_size, seeds,
+            observations,
+            starts,
+            optimizer,
+            learning_rates,
+            steps,
+            weight_decay,
+            tols,
+            batch_size,
+            seeds,
         )
     with jax.enable_x64(True):
         problems = [make_problem(o, weight_decay, "float64") for o in observations]
@@ -76,6 +85,11 @@ def descend_batch(
         return [np.asarray(layer) for layer in layers], ends
 
 
+def _rule(optimizer: str, rate: Any) -> optax.GradientTransformation:
+    """Return the optimiser for a step size that the compiled program takes as data."""
+    return OPTIMIZERS[optimizer](rate)
+
+
 Carry = tuple[tuple[Array, ...], optax.OptState, Array, Array, Array]
 
 
@@ -83,10 +97,8 @@ def _mse(problem: Problem, factors: tuple[Array, ...]) -> Array:
     return problem.squared_error(problem.end_to_end(factors)) / jnp.maximum(problem.mask.sum(), 1)
 
 
-def _begin(
-    problem: Problem, factors: tuple[Array, ...], rates: Array, optimizer: str
-) -> Carry:
-    memory = jax.vmap(lambda f, rate: OPTIMIZERS[optimizer](rate).init(f))(factors, rates)
+def _begin(problem: Problem, factors: tuple[Array, ...], rates: Array, optimizer: str) -> Carry:
+    memory = jax.vmap(lambda f, rate: _rule(optimizer, rate).init(f))(factors, rates)
     count = jnp.zeros(rates.shape, jnp.int64)
     alive = jnp.ones(rates.shape, bool)
     return factors, memory, jax.vmap(_mse)(problem, factors), count, alive
@@ -96,7 +108,7 @@ def _member(
     problem: Problem, carry: Carry, rate: Array, threshold: Array, until: Array, optimizer: str
 ) -> Carry:
     """Step one member until it is fitted, is done, or would take a step that is not finite."""
-    rule = OPTIMIZERS[optimizer](rate)
+    rule = _rule(optimizer, rate)
 
     def goes_on(carry: Carry) -> Array:
         _, _, mse, count, alive = carry
@@ -140,7 +152,7 @@ def _one_by_one(
     batch_size: int,
     seeds: Sequence[int],
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    runs = []
+    runs: list[Trajectory] = []
     for k, start in enumerate(starts):
         if k and start is starts[k - 1] and observations[k] is observations[k - 1]:
             runs.append(runs[-1])  # a copy that fills the batch up

@@ -12,7 +12,7 @@ from depthrank.sweeps.problems import shape_of
 from depthrank.sweeps.settings import CompletionCell, DescentCell, MatrixCell, StartedCell
 from depthrank.sweeps.variables import VARIABLES
 
-__all__ = ["Estimate", "estimate", "store_bytes"]
+__all__ = ["Estimate", "cell_seconds", "estimate", "store_bytes"]
 
 # Measured on one core; a stranger's machine and grid may differ by a factor of several.
 _FLOPS = 2e9  # of small products in a batch
@@ -50,7 +50,7 @@ class Estimate:
 def estimate(config: Config, batches: Sequence[Batch]) -> Estimate:
     """Return what a sweep will cost."""
     programs = {batch.group for batch in batches}
-    seconds = sum(_seconds(batch) * len(batch.cells) for batch in batches)
+    seconds = sum(cell_seconds(batch) * len(batch.cells) for batch in batches)
     for group in programs:
         batch = next(one for one in batches if one.group == group)
         if isinstance(batch.settings[0], StartedCell):
@@ -77,7 +77,8 @@ def _sizes(cell: Any) -> list[tuple[int, int]]:
     return list(pairwise(dims(shape_of(cell), cell.depth, cell.width)))
 
 
-def _seconds(batch: Batch) -> float:
+def cell_seconds(batch: Batch) -> float:
+    """Return what a cell of a batch takes on one core, roughly."""
     cell = batch.settings[0]
     if isinstance(cell, StartedCell):
         m, _ = shape_of(cell)

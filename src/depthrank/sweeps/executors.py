@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from depthrank.errors import DepthrankError
 from depthrank.sweeps.batches import Batch
+from depthrank.sweeps.estimate import cell_seconds
 from depthrank.sweeps.tasks import Results, Told, run
 
 __all__ = ["Executor", "Here", "Outcome", "Pool", "attempt"]
@@ -161,11 +162,12 @@ class Pool:
 
     def _suited(self, worker: _Worker, queue: list[Batch]) -> Batch:
         taken = {program for other in self._workers for program in other.known}
-        remaining: dict[Any, int] = {}
+        remaining: dict[Any, float] = {}
         for batch in queue:
-            remaining[_program(batch)] = remaining.get(_program(batch), 0) + 1
+            program, cost = _program(batch), cell_seconds(batch) * len(batch.cells)
+            remaining[program] = remaining.get(program, 0.0) + cost
 
-        def merit(batch: Batch) -> tuple[bool, bool, int]:
+        def merit(batch: Batch) -> tuple[bool, bool, float]:
             program = _program(batch)
             return program in worker.known, program not in taken, remaining[program]
 

@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def _take(path: Path, store: Path) -> int:
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "user": _user(),
-        "since": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     try:
         os.ftruncate(handle, 0)
@@ -116,7 +116,8 @@ def _exclusive(handle: int) -> bool:
 def _named(who: dict[str, Any] | None) -> str:
     if who is None:
         return "another process"
-    return f"process {who.get('pid')} of {who.get('user')} on {who.get('host')} since {who.get('since')}"
+    pid, user, host, since = (who.get(key) for key in ("pid", "user", "host", "since"))
+    return f"process {pid} of {user} on {host} since {since}"
 
 
 def _user() -> str:

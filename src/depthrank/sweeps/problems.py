@@ -14,7 +14,7 @@ from depthrank.sweeps.settings import LimitsCell, MatrixCell, StartedCell, seed_
 
 __all__ = ["Made", "blocks_of", "make", "shape_of", "start_of"]
 
-_STARTS = {
+_STARTS: dict[str, Any] = {
     "gaussian": initialization.Gaussian,
     "tied-gaussian": initialization.TiedGaussian,
     "identity": initialization.Identity,
@@ -82,9 +82,7 @@ def _make(values: tuple[Any, ...]) -> Made:
 
 
 @lru_cache(maxsize=16)
-def _read(
-    path: str, rows: str | None, columns: str | None, values: str | None
-) -> Observations:
+def _read(path: str, rows: str | None, columns: str | None, values: str | None) -> Observations:
     from depthrank.files import read
 
     return read(path, rows=rows, cols=columns, values=values)
@@ -139,9 +137,7 @@ def _mask(cell: MatrixCell) -> np.ndarray:
     if name == "disconnected":
         if cell.components is None:
             raise DepthrankError("the pattern disconnected needs components")
-        return patterns.disconnected(
-            shape, components=cell.components, count=cell.count, seed=seed
-        )
+        return patterns.disconnected(shape, components=cell.components, count=cell.count, seed=seed)
     if name == "banded":
         return patterns.banded(shape, lower=cell.band, upper=cell.band)
     mask: np.ndarray = getattr(patterns, name.replace("-", "_"))(shape)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +136,9 @@ def run_sweep(
         raise DepthrankError(f"workers is {workers}; it must be an integer >= 1.")
     batches = batches_of(config)
     began = time.perf_counter()
+    _check_disk(out, config)
     with locked(out):
         going_on = resume and out.exists()
-        _check_disk(out, config)
         store = Store.resume(out, config) if going_on else Store.create(out, config)
         todo = _left(batches, store, retry_failed)
         loop = _Loop(store, progress, began, retry_failed)
@@ -173,10 +173,10 @@ def _check_disk(out: Path, config: Config) -> None:
     parent = out.absolute().parent
     if not parent.is_dir():
         raise DepthrankError(f"the folder {str(parent)!r} does not exist; make it first.")
-    need, free = store_bytes(config), shutil.disk_usage(parent).free
-    if not out.exists() and need > free:
+    need, disk = store_bytes(config), shutil.disk_usage(parent)
+    if not out.exists() and disk.total and need > disk.free:
         raise DepthrankError(
-            f"the store needs about {memory.gib(need)}; {memory.gib(free)} are free in "
+            f"the store needs about {memory.gib(need)}; {memory.gib(disk.free)} are free in "
             f"{str(parent)!r}. Take another --out, or fewer cells."
         )
 
@@ -193,12 +193,10 @@ class _Loop:
     ) -> None:
         self.store, self.progress, self.began = store, progress, began
         self.retry_failed = retry_failed
-        self.started = datetime.now(timezone.utc)
+        self.started = datetime.now(UTC)
         self.fresh, self.running = 0, 0.0
 
-    def executor(
-        self, needed: int, workers: int, ray: str | None, gpus: float
-    ) -> Executor:
+    def executor(self, needed: int, workers: int, ray: str | None, gpus: float) -> Executor:
         """Return where the batches run."""
         if ray is not None:
             from depthrank.sweeps.cluster import Cluster

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class Store:
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self.config = path, config
         self._group: zarr.Group = _group(path, "r+")
-        self._arrays = {name: self._group[name] for name, _ in self._group.arrays()}
+        self._arrays: dict[str, Any] = dict(self._group.arrays())
         self.status: np.ndarray = np.array(self._arrays["status"][...]).ravel()
 
     @classmethod
@@ -135,14 +136,14 @@ class Store:
 
     def _write(self, name: str, flat: np.ndarray, values: np.ndarray) -> None:
         array: Any = self._arrays[name]
+        if not self.config.shape:  # no axes: one cell
+            array[...] = values[0]
+            return
         index: tuple[Any, ...] = np.unravel_index(flat, self.config.shape)
         if values.ndim == 2:
             modes = np.arange(values.shape[1])
             index = (*(i[:, None] for i in index), modes[None, :])
-        if not index:  # no axes: one cell
-            array[...] = values[0]
-        else:
-            array.vindex[index] = values.astype(object) if array.dtype.kind == "T" else values
+        array.vindex[index] = values.astype(object) if array.dtype.kind == "T" else values
 
     def record(self, run: dict[str, Any]) -> None:
         """Note a run in the attributes."""
@@ -226,11 +227,10 @@ def _plain(config: Config) -> Any:
 
 
 def _write_skeleton(path: Path, config: Config) -> None:
-    import jax
     import zarr
 
     attrs: dict[str, Any] = {f"convention_{name}": text for name, text in CONVENTIONS.items()}
-    versions = {"numpy": np.__version__, "jax": jax.__version__, "zarr": zarr.__version__}
+    versions = {"numpy": np.__version__, "jax": version("jax"), "zarr": zarr.__version__}
     attrs |= {
         "depthrank_sweep_format": FORMAT,
         "depthrank_version": __version__,

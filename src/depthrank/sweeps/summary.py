@@ -32,9 +32,7 @@ def counts(data: "xarray.Dataset") -> dict[str, int]:
     return {"cells": sum(found.values()), **found}
 
 
-def averages(
-    data: "xarray.Dataset", variable: str, by: Sequence[str] = ()
-) -> "xarray.Dataset":
+def averages(data: "xarray.Dataset", variable: str, by: Sequence[str] = ()) -> "xarray.Dataset":
     """Average a variable over all axes but some, with a 95 % interval and counts.
 
     Parameters
@@ -114,9 +112,7 @@ def frame(data: "xarray.Dataset") -> "pandas.DataFrame":
     axes = axes_of(data)
     shape = data["status"].shape
     grids = np.meshgrid(*(data[axis].values for axis in axes), indexing="ij")
-    columns: dict[str, Any] = {
-        axis: grid.ravel() for axis, grid in zip(axes, grids, strict=True)
-    }
+    columns: dict[str, Any] = {axis: grid.ravel() for axis, grid in zip(axes, grids, strict=True)}
     columns |= {name: data[name].values.ravel() for name in ("status", "reason")}
     for name, array in data.data_vars.items():
         if name in columns:

@@ -125,9 +125,7 @@ def _flows(members: list[Any], progress: Told | None) -> dict[str, np.ndarray]:
     ends = {name: data[name].values for name in kept}
     codes = {word: code for code, word in enumerate(ENDINGS)}
     ends["stopped_by"] = np.array([codes[str(word)] for word in data["stopped_by"].values])
-    ends["end_to_end"] = _products(
-        [data[f"factor_{k}"].values for k in range(1, first.depth + 1)]
-    )
+    ends["end_to_end"] = _products([data[f"factor_{k}"].values for k in range(1, first.depth + 1)])
     return ends
 
 
@@ -219,9 +217,7 @@ def _covered(cell: FlowCell, made: Made) -> bool:
     return square and blocks and plain and to_the_end and cell.start_name == "alpha-m"
 
 
-def _limits(
-    depth: int, n: int, size: int, alpha: Any, m: Any, value: Any
-) -> "LimitsGrid | None":
+def _limits(depth: int, n: int, size: int, alpha: Any, m: Any, value: Any) -> "LimitsGrid | None":
     """Return exact limits, None where they have no grid form."""
     from depthrank.theory import limits_grid
 
@@ -283,8 +279,8 @@ def _completed(batch: Batch, progress: Told | None) -> Results:
         values, whole = results.values, model.complete()
         s = model.trajectory_.singular_values  # of the prepared table, as the ranks are
         values["singular_values"][k, : s.size] = s
-        names = ("stable_rank", "effective_rank", "observed_rmse", "validation_rmse", "n_observed")
-        for name in names:
+        ranks, errors = ("stable_rank", "effective_rank"), ("observed_rmse", "validation_rmse")
+        for name in (*ranks, *errors, "n_observed"):
             values[name][k] = np.nan if found[name] is None else found[name]
         values["chosen_depth"][k] = found["depth"]
         values["chosen_weight_decay"][k] = found["weight_decay"]
