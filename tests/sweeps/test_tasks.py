@@ -1,6 +1,7 @@
 """Each task against the function it stands for."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_studies_count_their_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     from depthrank.studies.claim import Claim
 
     def claims(data: dict[str, float]) -> list[Claim]:
-        about = {"statement": "", "expected": ""}
+        about: dict[str, Any] = {"statement": "", "expected": ""}
         return [
             Claim(id="limits/a", measured=data["measured"], low=0.5, **about),
             Claim(id="limits/b", measured=data["measured"], low=2.5, **about),
