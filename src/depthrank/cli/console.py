@@ -123,9 +123,9 @@ def check_output(path: Path | None, endings: Sequence[str], option: str) -> None
         raise DepthrankError(f"{option} is {str(path)!r}, which is a folder.")
 
 
-def asked(seed: int) -> str:
+def asked(seed: int, *, seeded: bool = True) -> str:
     """Return the command that was given, with the seed that was drawn, to be run again."""
     words = ["depthrank", *sys.argv[1:]]
-    if "--seed" not in words and not any(word.startswith("--seed=") for word in words):
+    if seeded and "--seed" not in words and not any(word.startswith("--seed=") for word in words):
         words += ["--seed", str(seed)]
     return shlex.join(words)

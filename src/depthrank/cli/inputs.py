@@ -40,13 +40,14 @@ def read(
     row_labels: Header = Header.AUTO,
     duplicates: Duplicates = Duplicates.MEAN,
     mask: Path | None = None,
+    empty: bool = False,
 ) -> "Observations":
     """Read INPUT as its options say.
 
     Raises
     ------
     DepthrankError
-        If it cannot be read, or holds no observed cell.
+        If it cannot be read, or, unless `empty` allows it, holds no observed cell.
     """
     from depthrank.files.reading import read as read_file
 
@@ -64,7 +65,7 @@ def read(
         encoding=encoding,
         mask=mask,
     )
-    if observations.n_observed == 0:
+    if observations.n_observed == 0 and not empty:
         raise DepthrankError(f"{str(path)!r}: no cell is observed; there is nothing to go by.")
     return observations
 

@@ -17,6 +17,7 @@ from depthrank.cli import (
     reproduce,
     spectra,
     sweep,
+    update,
 )
 from depthrank.errors import DepthrankError
 
@@ -72,6 +73,7 @@ app = typer.Typer(
 
 for name, module in {
     "complete": complete,
+    "update": update,
     "diagnose": diagnose,
     "limits": limits,
     "flow": flow,

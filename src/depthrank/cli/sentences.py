@@ -37,7 +37,7 @@ def show(name: str, result: Mapping[str, Any], written: str | None) -> None:
 def about(result: Mapping[str, Any]) -> list[str]:
     """Return what a completion was and what it is worth, most important first."""
     return [
-        text for text in (_error(result), _seen(result), _chosen(result), _found(result)) if text
+        text for text in (_error(result), _seen(result), _chosen(result), found(result)) if text
     ]
 
 
@@ -67,7 +67,8 @@ def _chosen(result: Mapping[str, Any]) -> str:
     )
 
 
-def _found(result: Mapping[str, Any]) -> str:
+def found(result: Mapping[str, Any]) -> str:
+    """Return ranks and errors of the fit."""
     text = (
         f"Found: effective rank {result['effective_rank']:.3g}, stable rank "
         f"{result['stable_rank']:.3g}; fitted cells are met to {result['observed_rmse']:.3g} "

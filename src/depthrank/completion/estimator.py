@@ -17,6 +17,7 @@ from depthrank.completion.model import hidden_cell_rmse, model_of
 from depthrank.completion.reading import check_parameters, draw_seed, read_table, settings
 from depthrank.completion.reporting import report
 from depthrank.completion.selection import fit
+from depthrank.completion.updating import Updating
 from depthrank.errors import DepthrankError
 from depthrank.graph import Connectivity
 from depthrank.initialization import Start
@@ -25,7 +26,7 @@ from depthrank.observations import Observations
 Floats = NDArray[np.float64]
 
 
-class DeepMatrixCompletion(Answers, TransformerMixin, BaseEstimator):
+class DeepMatrixCompletion(Answers, Updating, TransformerMixin, BaseEstimator):
     """Complete a table by deep matrix factorisation.
 
     The prepared table (offsets off, root mean square 1) is fitted by the gradient flow of a

@@ -75,11 +75,11 @@ def completion_page(
         if image
         else html.section("The filled table", *_excerpt(observations, completed, graph)),
         html.section("What the data determine", *_determined(observations, graph)),
-        html.section("The run", _course(course), _tries(result)),
-        html.section("Settings and results", _settings(result)),
-        _again(command, python),
+        html.section("The run", course_picture(course), _tries(result)),
+        html.section("Settings and results", settings(result)),
+        again(command, python),
     ]
-    return html.document(title, body, _footer())
+    return html.document(title, body, footer())
 
 
 def trajectory_page(
@@ -135,13 +135,13 @@ def trajectory_page(
         html.header(title, sentences),
         html.cards(entries),
         html.warnings(list(result.get("warnings", ()))),
-        html.section("The run", _course(trajectory.data), compared),
+        html.section("The run", course_picture(trajectory.data), compared),
         html.section("Observed and end-to-end", _matrices(observations, trajectory.end_to_end)),
         html.section("What the data determine", *_determined(observations, graph)),
-        html.section("Settings and results", _settings(result)),
-        _again(command, python),
+        html.section("Settings and results", settings(result)),
+        again(command, python),
     ]
-    return html.document(title, body, _footer())
+    return html.document(title, body, footer())
 
 
 def write(page: str, path: Path) -> None:
@@ -252,7 +252,8 @@ def _determined(observations: "Observations", graph: "Connectivity") -> tuple[st
     return html.table(rows, ("cells", "number", "share", "meaning")), html.facts(facts)
 
 
-def _course(course: "xarray.Dataset | None") -> str:
+def course_picture(course: "xarray.Dataset | None") -> str:
+    """Return the picture of a run over time, if there is one."""
     if course is None:
         return ""
     caption = "Loss on observed cells, singular values of the end-to-end matrix, and its ranks."
@@ -270,27 +271,29 @@ def _tries(result: Mapping[str, Any]) -> str:
     if not tries:
         return ""
     head = list(tries[0])
-    rows = [[_short(entry.get(name)) for name in head] for entry in tries]
+    rows = [[short(entry.get(name)) for name in head] for entry in tries]
     return html.paragraph("Tried on held-out cells before the final fit:") + html.table(
         rows, [name.replace("_", " ") for name in head]
     )
 
 
-def _settings(result: Mapping[str, Any]) -> str:
+def settings(result: Mapping[str, Any]) -> str:
+    """Return results as names and values, without what stands elsewhere on the page."""
     flat = []
     for key, value in result.items():
         if key in _ELSEWHERE:
             continue
         if isinstance(value, Mapping):
             flat += [
-                (f"{key}: {name}".replace("_", " "), _short(entry)) for name, entry in value.items()
+                (f"{key}: {name}".replace("_", " "), short(entry)) for name, entry in value.items()
             ]
         else:
-            flat.append((key.replace("_", " "), _short(value)))
+            flat.append((key.replace("_", " "), short(value)))
     return html.facts(flat)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Write a value for people."""
     if value is None:
         return "–"
     if isinstance(value, bool | np.bool_):
@@ -302,12 +305,13 @@ def _short(value: Any) -> str:
     if isinstance(value, list | tuple | np.ndarray):
         if not len(value):
             return "none"
-        shown = ", ".join(_short(entry) for entry in value[:_MOST_LABELS])
+        shown = ", ".join(short(entry) for entry in value[:_MOST_LABELS])
         return shown + (f", … ({len(value):,} in all)" if len(value) > _MOST_LABELS else "")
     return str(value)
 
 
-def _again(command: str, python: str) -> str:
+def again(command: str, python: str) -> str:
+    """Return the section on how to get the same again."""
     parts = []
     if command:
         parts += [html.paragraph("On the command line:"), html.code(command)]
@@ -316,7 +320,8 @@ def _again(command: str, python: str) -> str:
     return html.section("The same again", *parts) if parts else ""
 
 
-def _footer() -> str:
+def footer() -> str:
+    """Return what made the page."""
     used = ", ".join(f"{name} {version(name)}" for name in ("numpy", "jax", "diffrax"))
     return (
         f"depthrank {__version__}; {used}; Python {platform.python_version()} on "
