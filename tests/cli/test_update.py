@@ -96,10 +96,10 @@ def test_ws12_wide_tables_are_realigned_or_name_what_is_missing(run, model, tmp_
 def test_interruption_leaves_the_file_and_ends_with_130(run, model, new, monkeypatch, tmp_path):
     kept = model.read_bytes()
 
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("depthrank.completion.update.run", stop)
+    monkeypatch.setattr("depthrank.completion.candidates.run", stop)
     out = tmp_path / "out.csv"
     said = run("update", model, new, "-o", out)
     assert said.status == 130

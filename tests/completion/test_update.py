@@ -191,10 +191,10 @@ def test_interruption_leaves_the_estimator_as_it_was(noisy, tmp_path, monkeypatc
     model = copied(first, tmp_path)
     factors, said = model.factors_, model.report_
 
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("depthrank.dynamics.run.Run._show", stop)
+    monkeypatch.setattr("depthrank.completion.candidates.sweep", stop)
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(Observations.from_mask(values, when < 0.5))
     assert model.factors_ is factors

@@ -7,13 +7,14 @@ few sweeps and without compiling anything; from a cold start it would be no grad
 why only updates use it.
 """
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from depthrank.dynamics.trajectory import Recorder, Trajectory
 from depthrank.factors import Factors
-from depthrank.initialization import Balanced
 from depthrank.observations import Observations
 from depthrank.seeds import generator
 
@@ -86,7 +87,45 @@ def sweep(
         if goal > (1 - _SETTLED) * last:
             break
         last = goal
-    return best
+    return replace(best, factors=_balanced(*best.factors))
+
+
+def trajectory(
+    swept: Swept, seen: Observations, began: float, seed: int, decay: float
+) -> Trajectory:
+    """Return sweeps in the form of a run: time counts sweeps, ends are recorded."""
+    settings = {"depth": 2, "seed": seed, "weight_decay": decay, "solver": "alternating ridge"}
+    recorder = Recorder(seen.n_observed)
+    recorder.snapshot(float(swept.sweeps), swept.mse, swept.factors, entries=False)
+    held_out = np.inf if swept.held_out_mse is None else swept.held_out_mse
+    recorder.accepted(np.array([swept.sweeps]), np.array([swept.mse]), np.array([held_out]))
+    stopped = "stationary" if swept.held_out_mse is None else "validation"
+    return Trajectory(
+        factors=swept.factors,
+        data=recorder.dataset({**settings, "stopped_by": stopped}),
+        time=float(swept.sweeps),
+        n_observed=seen.n_observed,
+        observed_mse=swept.mse,
+        validation_mse=swept.held_out_mse,
+        steps=swept.sweeps,
+        rejected=0,
+        evaluations=swept.sweeps,
+        stopped_by=stopped,
+        converged=True,
+        tol=_SETTLED,
+        imbalance_drift=0.0,
+        seconds=time.perf_counter() - began,
+        compile_seconds=0.0,
+        settings=settings,
+    )
+
+
+def _balanced(right: Floats, left: Floats) -> Factors:
+    """Return balanced factors of left @ right."""
+    Q, T = np.linalg.qr(left)
+    U, s, Vt = np.linalg.svd(T @ right, full_matrices=False)
+    root = np.sqrt(s)
+    return root[:, None] * Vt, (Q @ U) * root
 
 
 def right_factor(factors: Factors, n: int, seed: int) -> Floats:
@@ -103,13 +142,10 @@ def right_factor(factors: Factors, n: int, seed: int) -> Floats:
     -------
     float64 [k, n]
     """
-    W1, W2 = factors
-    s = np.linalg.svd(np.linalg.qr(W2, mode="r") @ W1, compute_uv=False)
-    k = max(int(np.sum(s > _SIGNIFICANT * s[0])), 1)
-    # Rotating the hidden layer to the singular basis of a balanced pair puts W_1 in order.
-    R = np.linalg.qr(W2, mode="r")
-    core = Balanced(R @ W1)((W1.shape[1], min(R.shape[0], W1.shape[1]), R.shape[0]))
-    kept = core[0][:k]
+    W1 = _balanced(*factors)[0]
+    sizes = np.linalg.norm(W1, axis=1) ** 2  # the singular values of the product
+    kept = W1[: max(int(np.sum(sizes > _SIGNIFICANT * sizes[0])), 1)]
+    k = len(kept)
     spare = generator(seed, "spare").standard_normal((_SPARE, W1.shape[1]))
     spare *= _SPARE_SIZE * np.linalg.norm(kept, axis=1).max() / np.sqrt(W1.shape[1])
     right = np.zeros((k + _SPARE, n))

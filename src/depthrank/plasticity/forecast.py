@@ -206,6 +206,12 @@ def commutation_defect(X: np.ndarray, observations: Observations) -> float:
     scale = float(np.linalg.norm(R))
     if scale <= 1e-12 * max(float(np.linalg.norm(X)), np.finfo(float).tiny):
         return 0.0
+    # Shared bases make X^T R symmetric: the cheap half of the test settles most tables.
+    turned = X.T @ R
+    size = float(np.linalg.norm(X)) or 1.0
+    skew = float(np.linalg.norm(turned - turned.T)) / (size * scale)
+    if skew > _COMMUTES:
+        return skew
     # A generic combination has the joint basis, where X alone may be degenerate.
     U, _, Vt = np.linalg.svd(X + (np.sqrt(2) / 7) * R, full_matrices=False)
     parts = np.stack([X, R])
