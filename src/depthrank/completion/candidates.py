@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from depthrank.completion.automatic import factors_of
+from depthrank.completion.averaging import average
+from depthrank.completion.finished import trajectory_of
 from depthrank.completion.fitting import INIT_SCALE, SMALL, Engine, Setting, run
 from depthrank.completion.merging import News, grown
 from depthrank.completion.model import CompletionModel
 from depthrank.completion.offsets import Preparation, prepare
 from depthrank.completion.reading import settings
-from depthrank.completion.selection import Fit, Trial, Wish
+from depthrank.completion.selection import fit
 from depthrank.completion.sweeps import right_factor, sweep, trajectory
+from depthrank.completion.trials import Fit, Trial, Wish, errors
 from depthrank.coordinates import spare_cells
 from depthrank.factors import Factors
 from depthrank.initialization import Gaussian
@@ -31,6 +35,9 @@ _SHARE, _FEWEST = 0.1, 10  # new cells kept aside while choosing: this share, if
 _GROWTH = 1.5  # the decay of flows is looked at again once the table has grown by this
 _DECAYS = (0.7, 1.4)
 _MOST_DECAYS = 3
+_WIDEST = 40  # directions of an average
+_SPARE = 0.03
+_SWEEPS_ON, _SWEEPS_LEFT = 10, 5  # of an average that goes on, and after a trial
 _SMALL_RTOL = 1e-4  # where it costs nothing the way, not only the end, is followed closely
 
 
@@ -71,7 +78,10 @@ def make_job(estimator: "DeepMatrixCompletion", news: News, clock: float) -> Job
         weight_decay=decay,
         offsets=told["offsets"],
         init_scale=told.get("init_scale") or INIT_SCALE,
+        finish="averaged" if told.get("finish") == "averaged" else "flow",
     )
+    if setting.finish == "averaged":
+        setting = replace(setting, width=int(told["width"]))
     train, held_out = _keep_aside(news, engine.seed, estimator.validation_fraction)
     return Job(
         model,
@@ -155,6 +165,13 @@ def try_flow(job: Job, strategy: str, setting: Setting, start: Factors | None = 
     return Trial(setting, way, trajectory, rmse, prepared.rms)
 
 
+def cold_error(job: Job) -> float:
+    """Return the error of a fit from scratch to the training part, on the cells kept aside."""
+    assert job.held_out is not None
+    done = fit(job.train, job.engine, replace(job.wish, max_seconds=job.seconds()))
+    return errors(job.held_out, done.preparation, done.trajectory.factors)[0]
+
+
 def retuned(job: Job, strategy: str, best: Trial, trials: list[Trial]) -> Trial:
     """Look at weaker and stronger decay where the table has outgrown the one it was chosen for."""
     fixed = job.wish.weight_decay != "auto"
@@ -185,8 +202,8 @@ def final_flow(job: Job, strategy: str, best: Trial | None, trials: list[Trial])
 
 
 def can_sweep(job: Job) -> bool:
-    """Whether resuming may go by sweeps: two factors under decay, of a start of our own."""
-    return len(job.model.factors) == 2 and job.setting.weight_decay > 0
+    """Whether resuming may go by sweeps: two factors that were fitted under decay."""
+    return not can_average(job) and len(job.model.factors) == 2 and job.setting.weight_decay > 0
 
 
 def try_sweeps(job: Job) -> list[Trial]:
@@ -242,6 +259,79 @@ def right_of(job: Job, way: Preparation) -> Any:
     ratio = model.preparation.scales / way.scales[: len(model.preparation.scales)]
     pair = (model.factors[0] * ratio, model.factors[1])
     return right_factor(pair, n, job.engine.seed)
+
+
+def can_average(job: Job) -> bool:
+    """Whether the model is an average over what data leave open, and resuming averages on."""
+    return job.setting.finish == "averaged" and len(job.model.factors) == 2
+
+
+def try_average(job: Job) -> Trial:
+    """Resume averaging on the training part."""
+    assert job.held_out is not None
+    found, way, factors, took = _averaged(job, job.train, job.model.factors[0])
+    rmse, mse = errors(job.held_out, way, factors)
+    prepared = way.apply(job.train)
+    run_ = trajectory_of(
+        factors,
+        prepared,
+        sweeps=found.sweeps,
+        course=found.course,
+        seconds=took,
+        seed=job.engine.seed,
+        validation_mse=mse,
+    )
+    return Trial(job.setting, way, run_, rmse, prepared.rms)
+
+
+def final_average(job: Job, best: Trial | None, trials: list[Trial]) -> Fit:
+    """Average on over all cells, from the trial's columns where there was one."""
+    right = job.model.factors[0] if best is None else best.trajectory.factors[0]
+    table = job.news.table
+    found, way, factors, took = _averaged(job, table, right, best)
+    run_ = trajectory_of(
+        factors,
+        way.apply(table),
+        sweeps=found.sweeps,
+        course=found.course,
+        seconds=took,
+        seed=job.engine.seed,
+    )
+    return Fit(job.setting, way, run_, trials, job.held_out if best else None, best)
+
+
+def _averaged(
+    job: Job, table: Observations, right: Any, before: Trial | None = None
+) -> tuple[Any, Preparation, Factors, float]:
+    """Average from a right factor; rows follow from it in the first half sweep."""
+    clock = time.perf_counter()
+    offsets, old = job.setting.offsets, before.preparation if before else job.model.preparation
+    way = prepare(table, offsets, job.wish.scaling)
+    together = way.scaling != "columns"
+    if together:
+        way = replace(way, row_effects=0 * way.row_effects, col_effects=0 * way.col_effects)
+    (m, n), known = table.shape, right.shape[1]
+    w = min(job.setting.width, max(min(m, n) - 1, 1), _WIDEST)
+    random = generator(job.engine.seed, "spare")
+    v = _SPARE * random.standard_normal((n, w))
+    kept = right[:w] * (old.scales / way.scales[:known])
+    v[:known, : len(kept)] += kept.T
+    found = average(
+        way.apply(table),
+        w,
+        offsets if together else "none",
+        job.engine.seed,
+        start=(np.zeros((m, w)), v),
+        sweeps=_SWEEPS_ON if before is None else _SWEEPS_LEFT,
+    )
+    if together:
+        scale = float(way.scales[0])
+        way = replace(
+            way,
+            row_effects=scale * found.rows.mean[:, -1],
+            col_effects=scale * found.cols.mean[:, -1],
+        )
+    return found, way, factors_of(found), time.perf_counter() - clock
 
 
 def _fitted(trial: Trial) -> bool:

@@ -15,7 +15,10 @@ import numpy as np
 
 from depthrank.completion.candidates import (
     Job,
+    can_average,
     can_sweep,
+    cold_error,
+    final_average,
     final_flow,
     final_sweeps,
     fresh,
@@ -23,6 +26,7 @@ from depthrank.completion.candidates import (
     make_job,
     retuned,
     right_of,
+    try_average,
     try_flow,
     try_sweeps,
 )
@@ -31,8 +35,9 @@ from depthrank.completion.model import CompletionModel, model_of
 from depthrank.completion.offsets import prepare
 from depthrank.completion.reading import check_parameters, read_table
 from depthrank.completion.reporting import report
-from depthrank.completion.selection import Fit, fit
+from depthrank.completion.selection import fit
 from depthrank.completion.sweeps import sweep
+from depthrank.completion.trials import Fit
 from depthrank.errors import DepthrankError
 from depthrank.factors import Factors
 from depthrank.plasticity import PlasticityReport, plasticity_report
@@ -176,7 +181,7 @@ def _forecast(job: Job) -> PlasticityReport:
     """Ask the report about the grown factors, in prepared units."""
     news, old = job.news, job.model.observations
     way = prepare(news.table, job.setting.offsets, job.wish.scaling)
-    if can_sweep(job):
+    if len(job.model.factors) == 2 and job.setting.weight_decay > 0:
         one = sweep(way.apply(news.table), right_of(job, way), job.setting.weight_decay, sweeps=1)
         state: Factors = one.factors
     else:
@@ -199,22 +204,31 @@ def _choose(
         return "cold", fit(job.news.table, job.engine, job.wish), {}
     first = strategy if strategy != "auto" else "warm" if job.held_out is not None else advised
     if job.held_out is None or (strategy != "auto" and is_clean(job)):
+        if first == "warm" and can_average(job):
+            return first, final_average(job, None, []), {}
         return first, final_flow(job, first, None, []), {}
+    averaging = first == "warm" and can_average(job)
     sweeping = first == "warm" and can_sweep(job)
-    trials = try_sweeps(job) if sweeping else [try_flow(job, first, job.setting)]
+    if averaging:
+        trials = [try_average(job)]
+    else:
+        trials = try_sweeps(job) if sweeping else [try_flow(job, first, job.setting)]
     best = min(trials, key=lambda trial: trial.rmse)
     tried = {first: best.rmse}
     as_good = advised == "warm" if job.known is None else best.rmse <= _AS_GOOD * job.known
     if strategy == "auto" and not as_good:
         second = advised if advised != "warm" else "cold"
-        other = try_flow(job, second, job.setting)
-        trials.append(other)
-        tried[second] = other.rmse
-        if other.rmse < best.rmse:
-            first, best = second, other
-            if second == "cold":
+        if second == "cold":
+            tried[second] = cold_error(job)
+            if tried[second] < best.rmse:
                 return "cold", fit(job.news.table, job.engine, job.wish), tried
-            sweeping = False
+        else:
+            trials.append(try_flow(job, second, job.setting))
+            tried[second] = trials[-1].rmse
+            if tried[second] < best.rmse:
+                first, best, averaging, sweeping = second, trials[-1], False, False
+    if averaging:
+        return first, final_average(job, best, trials), tried
     if sweeping:
         return first, final_sweeps(job, best, trials), tried
     best = retuned(job, first, best, trials)
