@@ -91,7 +91,9 @@ def _choose(names: list[str], studies: "tuple[Study, ...]") -> "list[Study]":
                 f"there is no study {name!r}; did you mean {near!r}? "
                 f"The studies are {', '.join(known)}."
             )
-    return [known[name] for name in dict.fromkeys(names)] or list(studies)
+    # A study brings those that go on from it: plasticity, plasticity-remedies.
+    named = [x for name in names for x in known if x == name or x.startswith(f"{name}-")]
+    return [known[name] for name in dict.fromkeys(named)] or list(studies)
 
 
 def _list(studies: "tuple[Study, ...]", json: bool) -> None:

@@ -306,7 +306,7 @@ def add_depth(count: int = 1, *, variant: str = "balanced") -> Remedy:
 
 
 def anchor(strength: float = 1e-2) -> Remedy:
-    """Pull the factors towards the start while the phase lasts: + strength/2 |W - W(0)|^2.
+    """Pull the factors towards the start in the phase: ``+ strength/2 |W - W(0)|^2``.
 
     The pull holds for a flow time of 5 / strength and is then released, so that the phase ends at
     the same loss as any other.
