@@ -116,7 +116,7 @@ def test_unknown_study_names_the_nearest(run, tmp_path):
 def test_list(run):
     said = run("reproduce", "--list")
     assert said.status == 0
-    assert len(said.out.splitlines()) == len(studies.STUDIES) == 13
+    assert len(said.out.splitlines()) == len(studies.STUDIES) == 14
     listed = run("reproduce", "--list", "--json").json["studies"]
     assert [one["name"] for one in listed] == [study.name for study in studies.STUDIES]
 
