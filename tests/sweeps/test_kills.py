@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ alpha = {log = [0.01, 1.0], points = 10}
 m = [1.5, 2.0, 3.0, 4.0, 5.0, 6.0]
 """
 LONG = """
-batch = 20
+batch = 10
 [fixed]
 pattern = "uniform"
 rows = 5
@@ -32,7 +33,7 @@ columns = 4
 rank = 2
 fraction = 0.6
 tol = 1e-8
-max_steps = 1000
+max_steps = 300
 [axes]
 depth = [2, 3]
 init_scale = {log = [0.01, 1.0], points = 10}
@@ -50,26 +51,35 @@ def ended_equal(folder: Path, text: str, kills: int, workers: str = "1") -> list
     config = folder / "sweep.toml"
     config.write_text(text)
     words = ("--workers", workers)
-    clock = time.monotonic()
     assert begin(config, folder / "whole.zarr", *words).wait() == 0
-    usual = time.monotonic() - clock
     chance = random.Random(7)
     done: list[int] = []
     killed = folder / "killed.zarr"
-    while len(done) < kills:
+    for kill in range(kills):
+        before, clock = last_commit(killed), time.monotonic()
         process = begin(config, killed, *words)
-        # Most of the time goes into starting: aim the rest of the moments at the work itself.
-        time.sleep(usual * chance.uniform(0.0, 1.0))
-        if process.poll() is not None:
-            assert process.returncode == 0
-            if killed.exists():
-                break
+        if kill % 4 == 0:
+            time.sleep(chance.uniform(0.0, 4.0))  # anywhere, while it starts too
+        else:
+            while last_commit(killed) == before and process.poll() is None:
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0.0, 0.2))  # within the batch after, or its commit
         process.send_signal(signal.SIGKILL)
         process.wait()
+        assert time.monotonic() - clock < 300
         done.append(int((open_sweep(killed).status == "done").sum()) if killed.exists() else 0)
     assert begin(config, killed, *words).wait() == 0
     same(killed, folder / "whole.zarr")
     return done
+
+
+def last_commit(store: Path) -> int:
+    """Return when a status was last written, 0 for never."""
+    with suppress(OSError):  # a file may be renamed meanwhile
+        return max(
+            (one.stat().st_mtime_ns for one in (store / "status").rglob("c/**/*")), default=0
+        )
+    return 0
 
 
 def same(one: Path, other: Path) -> None:

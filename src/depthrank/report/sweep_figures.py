@@ -90,7 +90,7 @@ def sweep_figure(
             bar.set_label(variable.replace("_", " "))
             bar.outline.set_visible(False)
         if over is not None:
-            figure.supxlabel(f"lines: {over.name}", fontsize=8, color=INK)
+            figure.supxlabel(f"white lines: {over.name}".replace("_", " "), fontsize=8, color=INK)
     return figure
 
 
@@ -159,13 +159,19 @@ def _map(
     axes.grid(visible=False)
     _scale(axes, table, x, y)
     if over is not None and shown.shape[0] > 1 and shown.shape[1] > 1:
-        # Levels inside the range, evenly spaced: half of the way is the border of the phases.
-        levels = np.linspace(*limits, 6)[1:-1]
+        levels = _levels(*limits)
         lines = axes.contour(
             a, b, over.transpose(y, x).values, levels=levels, colors="white", linewidths=1.1
         )
         axes.clabel(lines, fmt=lambda level: f"{level:.3g}", fontsize=7)
     return image
+
+
+def _levels(low: float, high: float) -> list[float]:
+    """Return a few round levels inside a range."""
+    from matplotlib.ticker import MaxNLocator
+
+    return [level for level in MaxNLocator(5).tick_values(low, high) if low < level < high]
 
 
 def _lines(axes: "Axes", table: "xarray.Dataset", x: str, lines: str | None) -> None:
