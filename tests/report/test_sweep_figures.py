@@ -74,7 +74,7 @@ def test_what_is_not_there_is_refused(
     data: xarray.Dataset, given: dict[str, str], message: str
 ) -> None:
     with pytest.raises(DepthrankError, match=message):
-        sweep_figure(data, "stable_rank", **given)  # type: ignore[arg-type]
+        sweep_figure(data, "stable_rank", **given)
 
 
 def test_too_many_panels_or_lines_are_refused(data: xarray.Dataset) -> None:

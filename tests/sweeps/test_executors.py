@@ -90,6 +90,7 @@ def test_the_pool_gives_the_same_bits(flows: xarray.Dataset, tmp_path: Path) -> 
 
 
 @pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")  # Ray leaves processes to be collected
 def test_ray_gives_the_same_bits(flows: xarray.Dataset, tmp_path: Path) -> None:
     """Forty small batches on a cluster of its own."""
     sizes = FLOWS | {"batch": 1}
@@ -99,6 +100,7 @@ def test_ray_gives_the_same_bits(flows: xarray.Dataset, tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")  # Ray leaves processes to be collected
 def test_a_ray_worker_that_is_killed_costs_a_retry(tmp_path: Path) -> None:
     from depthrank.sweeps.cluster import Cluster
 

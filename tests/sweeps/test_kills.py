@@ -24,7 +24,17 @@ depth = [2, 3]
 alpha = {log = [0.01, 1.0], points = 10}
 m = [1.5, 2.0, 3.0, 4.0, 5.0, 6.0]
 """
-LONG = """
+LIMITS = """
+task = "limits"
+batch = 5
+[fixed]
+dimension = 5
+[axes]
+depth = [2, 3]
+alpha = {log = [0.01, 1.0], points = 20}
+m = {log = [1.5, 100.0], points = 10}
+"""
+FLOWS = """
 batch = 10
 [fixed]
 pattern = "uniform"
@@ -98,9 +108,10 @@ def test_killed_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("text", [LIMITS, FLOWS], ids=["limits", "flows"])
 def test_killed_twenty_times_four_hundred_cells_end_the_same(
-    tmp_path: Path, workers: str, capsys: Any
+    tmp_path: Path, text: str, workers: str, capsys: Any
 ) -> None:
-    done = ended_equal(tmp_path, LONG, kills=20, workers=workers)
+    done = ended_equal(tmp_path, text, kills=20, workers=workers)
     with capsys.disabled():
         print(f"\nkilled at {done} of 400 cells")  # noqa: T201

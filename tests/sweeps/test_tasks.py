@@ -76,6 +76,29 @@ def test_descents_on_drawn_entries_are_those_of_descend(tmp_path: Path) -> None:
     np.testing.assert_allclose(ds.singular_values[0], run.singular_values, rtol=1e-12)
 
 
+def test_warm_cells_train_in_two_phases(tmp_path: Path) -> None:
+    from depthrank.plasticity import Phase, cold, warm_start
+
+    fixed = {"rows": 5, "columns": 4, "rank": 1, "pattern": "uniform", "fraction": 0.8}
+    fixed |= {"depth": 2, "init_scale": 0.1, "tol": 1e-6, "seed": 2}
+    amounts: list[dict[str, Any]] = [{"label": "usual"}, {"label": "some", "amount": 0.5}]
+    axes = {"remedy": ["none", "cold", "rebalance"], "amount": amounts}
+    ds = sweep({"task": "warm", "fixed": fixed, "axes": axes}, tmp_path / "w.zarr")
+    assert (ds.status.sel(amount="usual") == "done").all()
+    assert "takes no amount" in str(ds.reason.sel(remedy="cold", amount="some").item())
+    made = make(load({"fixed": fixed}).cells[0])  # type: ignore[arg-type]
+    early, _ = made.observations.split(0.5, 2)
+    phases = [Phase(observations=early, tol=1e-6)]
+    phases.append(Phase(observations=made.observations, tol=1e-6, remedy=cold()))
+    run = warm_start(phases, depth=2, init=Gaussian(0.1), seed=2)
+    one = ds.sel(remedy="cold", amount="usual")
+    np.testing.assert_allclose(one.singular_values, run.singular_values, rtol=1e-9, atol=1e-12)
+    assert float(one.first_stable_rank) == pytest.approx(run.trajectories[0].stable_rank)
+    warm = ds.sel(remedy="none", amount="usual")
+    assert float(warm.first_stable_rank) == float(one.first_stable_rank)
+    assert float(warm.effective_rank) != float(one.effective_rank)
+
+
 def test_completions_are_those_of_the_estimator(tmp_path: Path) -> None:
     from depthrank import DeepMatrixCompletion
 

@@ -18,7 +18,7 @@ __all__ = ["Batch", "batches_of"]
 
 # Cells in one batch. Flows and descents share a compiled program; fits and studies take seconds
 # each, so that every one is committed by itself.
-_SIZES = {"flow": 512, "descent": 256, "limits": 4096, "completion": 1, "study": 1}
+_SIZES = {"flow": 512, "descent": 256, "limits": 4096, "completion": 1, "warm": 1, "study": 1}
 # Smaller batches than the lanes of one program are filled up to powers of two, which share one.
 _SMALLEST, _LANES = 16, 256
 _STATIC = {

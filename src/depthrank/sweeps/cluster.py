@@ -53,7 +53,7 @@ class Cluster:
         if self._began:
             try:
                 ray.init(address=address, **options)
-            except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            except Exception as error:  # Ray raises bare ones too
                 raise DepthrankError(f"cannot reach Ray at {address!r}: {error}") from None
         self._remote = ray.remote(max_retries=0, num_cpus=1, num_gpus=gpus)(attempt)
         self._room = max(int(ray.cluster_resources().get("CPU", 1)), 1)

@@ -9,7 +9,7 @@ from depthrank.factors import dims
 from depthrank.sweeps.batches import Batch, modes_of
 from depthrank.sweeps.config import Config
 from depthrank.sweeps.problems import shape_of
-from depthrank.sweeps.settings import CompletionCell, DescentCell, MatrixCell, StartedCell
+from depthrank.sweeps.settings import CompletionCell, DescentCell, MatrixCell, StartedCell, WarmCell
 from depthrank.sweeps.variables import VARIABLES
 
 __all__ = ["Estimate", "cell_seconds", "estimate", "store_bytes"]
@@ -80,6 +80,8 @@ def _sizes(cell: Any) -> list[tuple[int, int]]:
 def cell_seconds(batch: Batch) -> float:
     """Return what a cell of a batch takes on one core, roughly."""
     cell = batch.settings[0]
+    if isinstance(cell, WarmCell):
+        return _FIT
     if isinstance(cell, StartedCell):
         m, _ = shape_of(cell)
         # Up, down, and each factor's slope: three products a factor.

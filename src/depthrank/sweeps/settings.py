@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["TASKS", "Cell", "CompletionCell", "DescentCell", "FlowCell", "LimitsCell", "StudyCell"]
+__all__ = [
+    "TASKS",
+    "Cell",
+    "CompletionCell",
+    "DescentCell",
+    "FlowCell",
+    "LimitsCell",
+    "StudyCell",
+    "WarmCell",
+]
 
 Size = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -150,6 +159,31 @@ class FlowCell(StartedCell):
     solver: Literal["auto", "chebyshev", "tsit5", "dopri8", "kvaerno5"] = "auto"
 
 
+class WarmCell(StartedCell):
+    """Two phases: a share of what is seen, then all of it; `first_seed` varies that share alone.
+
+    With the remedy "none" the second phase resumes as it is, with "cold" it starts anew. `amount`
+    is the first parameter of the remedy: what shrink keeps, how many factors are reset.
+    """
+
+    first: Share = 0.5
+    remedy: Literal[
+        "none",
+        "cold",
+        "shrink",
+        "shrink_perturb",
+        "dash",
+        "rebalance",
+        "reset",
+        "add_depth",
+        "anchor",
+    ] = "none"
+    amount: NotNegative | None = None
+    rtol: Annotated[float, Field(ge=1e-14, le=0.1)] = 1e-6
+    max_steps: Size = 200_000
+    first_seed: Seed | None = None
+
+
 class DescentCell(StartedCell):
     """The steps of an optimiser."""
 
@@ -214,6 +248,7 @@ class StudyCell(Cell):
 TASKS: dict[str, type[Cell]] = {
     "flow": FlowCell,
     "descent": DescentCell,
+    "warm": WarmCell,
     "completion": CompletionCell,
     "limits": LimitsCell,
     "study": StudyCell,

@@ -184,8 +184,9 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     names = [one.name for one in VARIABLES[str(data.attrs["task"])]]
     data = data[[*names, "status", "reason"]]
     data["status"] = _words(data["status"], STATUSES)
-    if "stopped_by" in data:
-        data["stopped_by"] = _words(data["stopped_by"], ENDINGS)
+    for name in ("stopped_by", "first_stopped_by"):
+        if name in data:
+            data[name] = _words(data[name], ENDINGS)
     for name in (*data.coords, *data.data_vars):
         if data[name].dtype.kind == "T":
             attrs = data[name].attrs
@@ -272,7 +273,9 @@ def _make_array(group: "zarr.Group", config: Config, variable: Variable, modes: 
     if variable.modes:
         names, shape, chunks = (*names, "mode"), (*shape, modes), (*chunks, modes)
     attrs: dict[str, Any] = {"long_name": variable.meaning}
-    meanings = {"status": STATUSES, "stopped_by": ENDINGS}.get(variable.name)
+    meanings = {"status": STATUSES, "stopped_by": ENDINGS, "first_stopped_by": ENDINGS}.get(
+        variable.name
+    )
     if meanings:
         attrs |= {"flag_values": list(range(len(meanings))), "flag_meanings": " ".join(meanings)}
     group.create_array(

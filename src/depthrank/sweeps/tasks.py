@@ -18,6 +18,7 @@ from depthrank.sweeps.settings import (
     LimitsCell,
     StartedCell,
     StudyCell,
+    WarmCell,
     seed_of,
 )
 from depthrank.sweeps.variables import ENDINGS, VARIABLES
@@ -258,6 +259,33 @@ def _exact(batch: Batch, progress: Told | None) -> Results:
     return results
 
 
+def _warmed(batch: Batch, progress: Told | None) -> Results:
+    """Train every cell in two phases."""
+    from depthrank.sweeps.warm import train
+
+    results = _empty(batch)
+    for k, cell in enumerate(cast(Sequence[WarmCell], batch.settings)):
+        try:
+            made, run = train(cell)
+        except DepthrankError as error:
+            results.reasons[k] = str(error)
+            continue
+        if "interrupted" in run.stopped_by:
+            raise KeyboardInterrupt
+        values, (first, last) = results.values, (run.trajectories[0], run.trajectories[-1])
+        s = run.singular_values
+        values["singular_values"][k, : s.size] = s
+        for name in ("stable_rank", "effective_rank"):
+            values[name][k] = getattr(run, name)
+            values[f"first_{name}"][k] = getattr(first, name)
+        for name in ("time", "steps", "evaluations"):
+            values[name][k] = getattr(first, name) + getattr(last, name)
+        values["stopped_by"][k] = ENDINGS.index(last.stopped_by)
+        values["first_stopped_by"][k] = ENDINGS.index(first.stopped_by)
+        _measure(results, k, made, run.end_to_end)
+    return results
+
+
 def _completed(batch: Batch, progress: Told | None) -> Results:
     """Complete the table of every cell."""
     from depthrank.completion.estimator import DeepMatrixCompletion
@@ -328,6 +356,7 @@ _RUNS: dict[str, Callable[[Batch, Told | None], Results]] = {
     "flow": _trained,
     "descent": _trained,
     "limits": _exact,
+    "warm": _warmed,
     "completion": _completed,
     "study": _studied,
 }

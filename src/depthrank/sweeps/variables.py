@@ -61,6 +61,12 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable("limit_difference", "largest relative difference of a singular value to it"),
     ),
     "descent": _TRAINED,
+    "warm": (
+        *_TRAINED,
+        Variable("first_stable_rank", "stable rank at the end of the first phase"),
+        Variable("first_effective_rank", "effective rank there"),
+        Variable("first_stopped_by", "what ended the first phase", "i1"),
+    ),
     "completion": (
         *_SPECTRUM,
         Variable("observed_rmse", "root mean squared error on observed entries"),
