@@ -1,6 +1,7 @@
 """`depthrank reproduce`: claims, verdicts, what is written, and how it ends."""
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_unknown_study_names_the_nearest(run, tmp_path):
 def test_list(run):
     said = run("reproduce", "--list")
     assert said.status == 0
-    assert len(said.out.splitlines()) == len(studies.STUDIES) == 14
+    assert len(said.out.splitlines()) == len(studies.STUDIES) == 15
     listed = run("reproduce", "--list", "--json").json["studies"]
     assert [one["name"] for one in listed] == [study.name for study in studies.STUDIES]
 
@@ -131,3 +132,16 @@ def test_a_file_in_the_way_is_refused(run, three, tmp_path):
     said = run("reproduce", "good", "--out", tmp_path / "file")
     assert said.status == 2
     assert "Not a directory" in said.err
+
+
+def test_a_study_that_needs_an_extra_runs_only_when_named_and_says_what_to_install(
+    run, tmp_path, monkeypatch
+):
+    from depthrank.cli.reproduce import _choose
+
+    assert "networks" not in [one.name for one in _choose([], studies.STUDIES)]
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "depthrank.networks", raising=False)
+    said = run("reproduce", "networks", "--out", tmp_path)
+    assert said.status == 2
+    assert "pip install 'depthrank[torch]'" in said.err

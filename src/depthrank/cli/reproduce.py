@@ -29,7 +29,9 @@ Examples:
 def command(
     study: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STUDY]...", help="Which studies; all if none is named."),
+        typer.Argument(
+            metavar="[STUDY]...", help="Which studies; all that need no extra if none is named."
+        ),
     ] = None,
     full: Annotated[
         bool,
@@ -93,7 +95,8 @@ def _choose(names: list[str], studies: "tuple[Study, ...]") -> "list[Study]":
             )
     # A study brings those that go on from it: plasticity, plasticity-remedies.
     named = [x for name in names for x in known if x == name or x.startswith(f"{name}-")]
-    return [known[name] for name in dict.fromkeys(named)] or list(studies)
+    chosen = [known[name] for name in dict.fromkeys(named)]
+    return chosen or [one for one in studies if one.needs is None]
 
 
 def _list(studies: "tuple[Study, ...]", json: bool) -> None:

@@ -30,6 +30,7 @@ def mlp(
     std: float | None = None,
     identity: bool = False,
     published: bool = False,
+    layer_norm: bool = False,
 ) -> nn.Sequential:
     """Return a fully connected network; its depth is the number of weight matrices.
 
@@ -45,6 +46,9 @@ def mlp(
         Square hidden matrices start as the identity (decoupled control).
     published : bool
         No activation after the first layer, as in the published code.
+
+    layer_norm : bool
+        Normalise before every activation.
 
     Raises
     ------
@@ -66,6 +70,8 @@ def mlp(
         if identity and 0 < k < last and m == n:
             nn.init.eye_(layer.weight)
         parts.append(layer)
+        if k < last and layer_norm:
+            parts.append(nn.LayerNorm(m))
         if k < last and not (published and k == 0):
             parts.append(ACTIVATIONS[activation]())
     return nn.Sequential(*parts)

@@ -10,6 +10,7 @@ from depthrank.studies import (
     depth,
     gaussian,
     limit,
+    networks,
     no_help,
     optimizers,
     plasticity,
@@ -39,4 +40,5 @@ STUDIES: tuple[Study, ...] = (
     certified.STUDY,
     optimizers.STUDY,
     no_help.STUDY,
+    networks.STUDY,
 )

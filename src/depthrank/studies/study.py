@@ -39,6 +39,8 @@ class Study:
         data -> list of Claim, all decided from the data of the run.
     table : callable, optional
         data -> (head, rows), numbers to read beside the figure.
+    needs : str, optional
+        An extra of the package; such a study runs only when it is named.
     """
 
     name: str
@@ -52,3 +54,4 @@ class Study:
     figure: Callable[[Data], "Figure"]
     claims: Callable[[Data], list[Claim]]
     table: Callable[[Data], tuple[list[str], list[list[str]]]] | None = None
+    needs: str | None = None
