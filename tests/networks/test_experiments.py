@@ -1,6 +1,7 @@
 """Models, data, remedies, protocols and the quick study, on small cases with known answers."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,7 +202,7 @@ def test_decay_clock_is_what_weights_do():
 
 def test_stacked_networks_train_as_if_alone():
     x, y = torch.randn(20, 5), torch.randn(20, 2)
-    settings = {"std": 0.5, "dtype": torch.float64}
+    settings: dict[str, Any] = {"std": 0.5, "dtype": torch.float64}
 
     def train(seeds):
         model = StackedMLP((5, 6, 2), seeds, **settings)
@@ -223,7 +224,7 @@ def test_stacked_networks_train_as_if_alone():
 def test_warm_and_cold_arms_are_paired_audited_and_resumed(tmp_path):
     x = torch.randn(40, 6)
     y = (x[:, 0] > 0).long()
-    settings = {"seeds": (0, 1), "epochs": 3, "learning_rate": 0.1, "batch": 10}
+    settings: dict[str, Any] = {"seeds": (0, 1), "epochs": 3, "learning_rate": 0.1, "batch": 10}
     records = tmp_path / "runs.jsonl"
 
     def run(**more):
