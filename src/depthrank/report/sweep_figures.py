@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthrank.errors import DepthrankError
-from depthrank.report.figures import INK, MISSING, _colour_map, _figure, _note, _styled
+from depthrank.report.figures import INK, MISSING, _colour_map, _figure, _styled
 from depthrank.sweeps.summary import averages, axes_of, is_seed, numeric
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def sweep_figure(
             bar = figure.colorbar(image, ax=list(grid.ravel()[:count]), pad=0.015)
             bar.set_label(variable.replace("_", " "))
             bar.outline.set_visible(False)
+        if y is None and (table["n"] > 1).any():
+            figure.supxlabel("bands: 95 % intervals of the mean", fontsize=8, color=INK)
         if over is not None:
             figure.supxlabel(f"white lines: {over.name}".replace("_", " "), fontsize=8, color=INK)
     return figure
@@ -189,8 +191,6 @@ def _lines(axes: "Axes", table: "xarray.Dataset", x: str, lines: str | None) -> 
             axes.fill_between(a, low, high, color=colour, alpha=0.2, lw=0)
     if lines is not None:
         axes.legend(fontsize=7)
-    if (table["n"] > 1).any():
-        _note(axes, "bands: 95 % intervals of the mean")
     _scale(axes, table, x, None)
 
 
