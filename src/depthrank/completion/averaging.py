@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 SWEEPS = 40
 _SETTLED = 1e-4  # relative change of sigma between two sweeps
 _SPARSE = 0.15  # density below which products with the pattern run over its cells alone
+_CACHED = 400_000  # numbers
 _NOISE_FLOOR = 1e-6  # of the prepared table
 _LEAST_SWEEPS = 10
 
@@ -226,24 +227,46 @@ def _half(
 ) -> tuple[Side, float]:
     """Return one side given the other, and the expected sum of squared residuals after it."""
     design, effect = opened(fixed.mean), fixed.mean[:, -1]
-    spread = summed(mask, fixed.cov)
-    gram = summed(mask, design[:, :, None] * design[:, None, :])
-    full = gram.copy()
-    full[:, :-1, :-1] += spread[:, :-1, :-1]
-    aim = table @ design - mask @ (effect[:, None] * design)
-    aim[:, :-1] -= spread[:, :-1, -1]  # the effects of the other side vary with its factor
-    cov = _inverse(full, free.prior, sigma)
-    mean = np.einsum("iab,ib->ia", cov, aim) / sigma**2
-    mean[:, free.prior <= 0] = 0.0
+    q = design.shape[1]
+    upper = np.triu_indices(q)
+    outer = design[:, upper[0]] * design[:, upper[1]]
+    spread = fixed.cov[:, upper[0], upper[1]]
+    aims = table @ design - mask @ (effect[:, None] * design)
+    mean, cov = np.empty((len(aims), q)), np.empty((len(aims), q, q))
+    # E(y - b - u.v - a)^2, summed: squares of y - b, what the means take off, what they vary by
+    error = _squares(table, mask, effect)
+    for part in _parts(len(aims), q):
+        varied = _unpacked(mask[part] @ spread, upper)
+        full = _unpacked(mask[part] @ outer, upper)
+        full[:, :-1, :-1] += varied[:, :-1, :-1]
+        aim = aims[part]
+        aim[:, :-1] -= varied[:, :-1, -1]  # the effects of the other side vary with its factor
+        known = _inverse(full, free.prior, sigma)
+        found = np.einsum("iab,ib->ia", known, aim) / sigma**2
+        taken = np.einsum("iab,ib->ia", full, found) - 2 * aim
+        error += float(varied[:, -1, -1].sum() + np.einsum("ia,ia->", found, taken))
+        error += float(np.einsum("iab,iab->", known, full))
+        mean[part], cov[part] = found, known
     prior = free.prior
     if learn:
         prior = np.mean(mean**2, axis=0) + np.mean(np.einsum("iaa->ia", cov), axis=0)
         prior = np.where(free.prior > 0, prior, 0.0)
-    # E(y - b - u.v - a)^2, summed: squares of y - b, what the means take off, what they vary by
-    squares = float(_squares(table, mask, effect)) + float(spread[:, -1, -1].sum())
-    taken = -2 * np.einsum("ia,ia->", mean, aim) + np.einsum("ia,iab,ib->", mean, full, mean)
-    varied = np.einsum("iab,iab->", cov, full)
-    return Side(mean, cov, prior), squares + float(taken) + float(varied)
+    return Side(mean, cov, prior), error
+
+
+def _parts(size: int, q: int) -> list[slice]:
+    """Return slices whose q x q matrices stay in the processor's cache."""
+    step = max(_CACHED // (q * q), 16)
+    return [slice(start, start + step) for start in range(0, size, step)]
+
+
+def _unpacked(half: Floats, upper: tuple[Any, Any]) -> Floats:
+    """Return symmetric matrices from their upper triangles."""
+    q = int(upper[0][-1]) + 1
+    whole = np.empty((len(half), q, q))
+    whole[:, upper[0], upper[1]] = half
+    whole[:, upper[1], upper[0]] = half
+    return whole
 
 
 def _squares(table: Any, mask: Any, effect: Floats) -> float:
@@ -257,13 +280,8 @@ def _squares(table: Any, mask: Any, effect: Floats) -> float:
 
 def summed(mask: Any, each: Floats) -> Floats:
     """Sum symmetric matrices [n, q, q] over what each row sees, [m, q, q]."""
-    q = each.shape[1]
-    upper = np.triu_indices(q)
-    half = mask @ np.ascontiguousarray(each[:, upper[0], upper[1]])
-    whole = np.empty((len(half), q, q))
-    whole[:, upper[0], upper[1]] = half
-    whole[:, upper[1], upper[0]] = half
-    return whole
+    upper = np.triu_indices(each.shape[1])
+    return _unpacked(mask @ np.ascontiguousarray(each[:, upper[0], upper[1]]), upper)
 
 
 def _gram(mask: Any, fixed: Side) -> Floats:
