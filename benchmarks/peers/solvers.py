@@ -153,9 +153,7 @@ SOLVERS: dict[str, tuple[Solver, list[dict[str, Any]]]] = {
             user_bias=[True],
             item_bias=[True],
         )
-        + grid(
-            k=[5], lambda_=[1e-3, 0.1], niter=[200], user_bias=[False], item_bias=[False]
-        ),
+        + grid(k=[5], lambda_=[1e-3, 0.1], niter=[200], user_bias=[False], item_bias=[False]),
     ),
     "Surprise SVD": (
         surprise("SVD"),

@@ -65,7 +65,7 @@ def test_ev07_bounds_and_whole_numbers_with_both_errors(table):
 
 @pytest.mark.parametrize("bounds", [(5, 1), (1,), 3])
 def test_bounds_the_wrong_way_round_are_refused(bounds):
-    with pytest.raises(DepthrankError, match="bounds is .*two numbers, the lower first"):
+    with pytest.raises(DepthrankError, match=r"bounds is .*two numbers, the lower first"):
         DeepMatrixCompletion(bounds=bounds).fit(np.eye(3))
 
 
