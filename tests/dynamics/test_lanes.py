@@ -50,12 +50,13 @@ def test_a_batch_is_spread_over_all_devices():
     ("members", "parameters", "lanes"),
     [
         (1, 12, 32),
-        (33, 12, 256),
+        (33, 12, 64),
+        (500, 12, 256),
         (10_000, 300, 256),
         (10_000, 5_000, 32),
         (3, 30_000, 3),
         (9, 10**6, 4),
     ],
 )
-def test_lanes_are_few_or_many_and_fewer_for_large_matrices(members, parameters, lanes):
+def test_lanes_are_a_power_of_two_and_fewer_for_large_matrices(members, parameters, lanes):
     assert lanes_for(members, parameters) == lanes

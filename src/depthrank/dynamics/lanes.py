@@ -2,8 +2,8 @@
 
 The program is compiled for the number of lanes, not of members. A lane whose member has ended
 takes the next one, so that neither the slowest member nor the length of the queue decides what a
-step costs. There are few or many lanes, nothing between, so that few programs are compiled; when
-the queue is empty and a few members run on for long, they move from many to few.
+step costs. Their number is a power of two, so that few programs are compiled; when the queue is
+empty and no more than half of the lanes run on for long, those move to half as many.
 """
 
 import dataclasses
@@ -37,7 +37,9 @@ def lanes_for(members: int, parameters: int) -> int:
     fit = max(4, more * _PARAMETERS // parameters)
     if fit < _FEW:  # large matrices: an idle lane costs more than compiling
         return min(members, fit)
-    return _FEW if members <= _FEW else min(more * _MANY, 1 << (fit.bit_length() - 1))
+    return min(
+        max(_FEW, 1 << (members - 1).bit_length()), more * _MANY, 1 << (fit.bit_length() - 1)
+    )
 
 
 @dataclasses.dataclass
@@ -132,8 +134,9 @@ def follow(
             if (members < 0).all():
                 return outcome
             tail += int(np.max(np.asarray(state.evaluations) - spent))
-            if lanes > _FEW >= (members >= 0).sum() and tail > _TAIL:
-                kept, lanes = np.argsort(members < 0, kind="stable")[:_FEW], _FEW
+            half = lanes // 2
+            if half >= max(_FEW, (members >= 0).sum()) and tail > _TAIL:
+                kept, lanes, tail = np.argsort(members < 0, kind="stable")[:half], half, 0
                 members = members[kept]
                 problem, control, state = _take(kept, (problem, control, state))
     except KeyboardInterrupt:
