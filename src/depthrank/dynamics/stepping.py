@@ -274,7 +274,9 @@ def advance(
         room = jnp.max(state.evaluations - spent) < budget
         if capacity:
             room &= count < capacity
-        return room & (jnp.sum(active(state)) >= least) & ~moved(state)
+        running, stalled = jnp.sum(active(state)), jnp.sum(state.code == STALLED)
+        # Members on a plateau wait for Python; a quarter of all that are left is worth the call.
+        return room & (running >= least) & (4 * stalled < running + stalled) & ~moved(state)
 
     def body(carry: tuple[State, History, Array]) -> tuple[State, History, Array]:
         state, history, count = carry
