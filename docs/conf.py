@@ -61,6 +61,7 @@ GROUPS = {
         "networks.protocols",
         "networks.remedies",
         "networks.stacked",
+        "networks.processor",
     ),
     "Reports": ("report",),
     "Ground": ("errors", "seeds", "memory"),

@@ -13,6 +13,7 @@ from depthrank.networks import remedies
 from depthrank.networks.clock import decay_clock, matching_decay, remaining_start
 from depthrank.networks.datasets import cifar, digits, masked_task
 from depthrank.networks.models import mlp, resnet
+from depthrank.networks.processor import flushes_denormals, quick_for_small_networks
 from depthrank.networks.protocols import audit, warm_cold
 from depthrank.networks.quick import masked_plasticity
 from depthrank.networks.stacked import StackedMLP, train_to_level
@@ -251,8 +252,32 @@ def test_masked_task_loses_plasticity_at_depth_2_only():
         assert low < gap < high
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_settings_of_the_process_are_put_back(before):
+    torch.set_flush_denormal(before)
+    torch.set_num_threads(2)
+    halves = np.array([np.finfo(float).tiny])
+
+    def enter_and_fail():
+        with quick_for_small_networks():
+            assert flushes_denormals()
+            assert halves / 2 == 0
+            assert torch.get_num_threads() == 1
+            raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            enter_and_fail()
+        assert flushes_denormals() is before
+        assert (halves / 2 == 0) == before
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def test_study_runs_small_and_draws():
     data = STUDY.run(Settings(2, 2, 2, (2, 3), 2, 600, 30, 1), 0)
     claims = STUDY.claims(data)
     assert len({claim.id for claim in claims}) == len(claims) >= 25
     assert all(axes.has_data() for axes in STUDY.figure(data).axes)
+    assert not flushes_denormals()

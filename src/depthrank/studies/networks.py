@@ -32,17 +32,14 @@ def run(settings: Settings, seed: int) -> Data:
     """Run all parts on offline data; needs PyTorch."""
     try:
         from depthrank.networks import quick
+        from depthrank.networks.processor import quick_for_small_networks
     except ModuleNotFoundError as error:
         raise DepthrankError(str(error)) from error
-    import torch
 
     def draws(n: int) -> list[int]:
         return [1000 * seed + k for k in range(n)]
 
-    threads = torch.get_num_threads()
-    torch.set_flush_denormal(True)  # weights under decay get there, and are slow there
-    torch.set_num_threads(1)  # the networks are small: threads would wait for each other
-    try:
+    with quick_for_small_networks():
         return {
             "depths": np.array(settings.depths),
             "sweeps": {
@@ -73,8 +70,6 @@ def run(settings: Settings, seed: int) -> Data:
                 for arm in quick.LABEL_ARMS
             },
         }
-    finally:
-        torch.set_num_threads(threads)
 
 
 def figure(data: Data) -> "Figure":
