@@ -53,6 +53,7 @@ GROUPS = {
         "networks.layers",
         "networks.measures",
         "networks.tracker",
+        "networks.callbacks",
         "networks.bridge",
         "networks.activations",
         "networks.functions",

@@ -37,6 +37,12 @@ CONVENTIONS = {
 }
 
 
+def _difference(W: Any, W0: Any) -> Any:
+    """Return W - W_0 in float64 where that exists, on the device where W is now."""
+    W0 = W0.to(W.device)  # trainers move a model after its tracker was made
+    return W - W0 if W.device.type == "mps" else W.double() - W0.double()
+
+
 class RankTracker:
     """Follows the ranks of a model's weights; a few lines in any training loop.
 
@@ -147,7 +153,7 @@ class RankTracker:
         stacks = [layer.stack(W) for layer, W in zip(self._layers, weights, strict=True)]
         if self._start is not None:
             stacks += [
-                layer.stack(W.double() - W0.double() if W.device.type != "mps" else W - W0)
+                layer.stack(_difference(W, W0))
                 for layer, W, W0 in zip(self._layers, weights, self._start, strict=True)
             ]
         spectra = spectra_of(stacks, method=self._method)
@@ -174,8 +180,17 @@ class RankTracker:
         self._records.append(record)
         self.seconds += time.perf_counter() - began
 
-    def dataset(self) -> "xarray.Dataset":
-        """Return all snapshots.
+    def __len__(self) -> int:
+        """Return the number of snapshots."""
+        return len(self._records)
+
+    def dataset(self, since: int = 0) -> "xarray.Dataset":
+        """Return all snapshots, or those from number `since` on.
+
+        Parameters
+        ----------
+        since : int
+            Number of the first snapshot that is returned, from 0; -1 is the last.
 
         Returns
         -------
@@ -187,11 +202,20 @@ class RankTracker:
             `max_rank`, `counted`, `role`, `kind`. Over `time`: `loss`, `level`, `clock`,
             `mean_` measures over counted layers, `mean_ratio_` to the baseline, and all further
             numbers. Attributes hold conventions, rules, versions and the overhead.
+
+        Raises
+        ------
+        DepthrankError
+            If there are no snapshots from that number on.
         """
         import xarray
 
-        variables = self._weights()
-        records = self._records
+        records = self._records[since:]
+        if not records:
+            raise DepthrankError(
+                f"since is {since}; there are {len(self)} snapshots, numbered from 0."
+            )
+        variables = self._weights(records)
         counted = np.array([layer.counted for layer in self._layers])
         for name in MEASURES:
             values = variables[name][1]
@@ -222,9 +246,9 @@ class RankTracker:
         attrs |= {"tracker_seconds": self.seconds, "tracker_overhead": self.overhead}
         return xarray.Dataset(variables, coords, attrs)
 
-    def _weights(self) -> dict[str, Any]:
+    def _weights(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the variables over time and layer."""
-        records, both = self._records, ("time", "layer")
+        both = ("time", "layer")
         modes = max(b * min(m, n) for b, m, n in self._shapes)
         s = np.full((len(records), len(self._layers), modes), math.nan)
         for t, record in enumerate(records):
@@ -242,7 +266,7 @@ class RankTracker:
         variables["frobenius_norm"] = (both, np.array(norms))
         if self._start is not None:
             moved = [[np.linalg.norm(v) for v in record["updates"]] for record in records]
-            first = np.array(norms)[0]
+            first = np.array([np.linalg.norm(v) for v in self._records[0]["spectra"]])
             distance = np.array(moved) / np.where(first > 0, first, np.nan)
             variables["distance"] = (both, distance)
         return variables
