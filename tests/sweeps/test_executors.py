@@ -147,11 +147,16 @@ class Mortal(Pool):
         self.cell, self.times = cell, times
 
     def start(self, queue: list[Batch]) -> bool:
+        # Stopped while the batch is given out, so that no worker is done before it is killed.
+        for pid in self.pids:
+            os.kill(pid, signal.SIGSTOP)
         started = super().start(queue)
         for worker in self._workers:
             if worker.batch is not None and self.cell in worker.batch.cells and self.times:
                 self.times -= 1
                 os.kill(worker.process.pid or 0, signal.SIGKILL)
+        for worker in self._workers:
+            os.kill(worker.process.pid or 0, signal.SIGCONT)
         return started
 
 
