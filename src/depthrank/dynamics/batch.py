@@ -74,9 +74,8 @@ def flow_batch(
     Notes
     -----
     **Label.** Numerical, to the tolerance asked for. Ctrl-C ends the running members as
-    "interrupted". A batch is spread over all devices that JAX sees; a processor counts as one,
-    unless Python is started with ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` (for two
-    cores).
+    "interrupted". A batch is spread over all devices that JAX sees
+    (several graphics processors; a processor split into simulated devices gains nothing).
     """
     check_range("tol", tol, 0.0, 1.0)
     check_range("rtol", rtol, 1e-14, 0.1)

@@ -177,7 +177,7 @@ STUDY = Study(
     " means. Left: a moderate start, where connecting helps depth 2 little; right: a tiny"
     " one.",
     quick=Settings(),
-    # Depth 4 from 1e-8 waits on plateaus of a million gradient evaluations.
+    # Depth 4 from 1e-8 stays on plateaus beyond half a million gradient evaluations.
     full=Settings(seeds=32),
     run=run,
     figure=figure,
