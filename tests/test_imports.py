@@ -17,7 +17,7 @@ ROOT = Path(depthrank.__file__).parent
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset(["_version", "arrays", "errors", "memory", "seeds", "source"]),
     frozenset(["conversion", "coordinates", "files", "frames", "observations"])
-    | frozenset(["factors", "patterns", "product_spectrum", "spectra", "weights"])
+    | frozenset(["factors", "patterns", "product_spectrum", "spectra", "truths", "weights"])
     | frozenset(["baselines", "checkpoints", "reshaping"]),
     frozenset(["graph", "initialization", "theory"]),
     frozenset({"dynamics"}),

@@ -20,7 +20,17 @@ from depthrank.factors import Factors, check_dims
 from depthrank.memory import require
 from depthrank.seeds import generator
 
-__all__ = ["AlphaM", "Balanced", "Gaussian", "Identity", "Orthogonal", "Start", "TiedGaussian"]
+__all__ = [
+    "SCALED",
+    "AlphaM",
+    "Balanced",
+    "Gaussian",
+    "Identity",
+    "Orthogonal",
+    "Start",
+    "TiedGaussian",
+    "default_scale",
+]
 
 # Any function of (dims, seed) that returns factors is a start; the classes below are such.
 Start: TypeAlias = Callable[[tuple[int, ...], int], Factors]
@@ -308,3 +318,17 @@ class Balanced:
         for W in factors[1:-1]:
             W[np.arange(k), np.arange(k)] = root
         return tuple(factors)
+
+
+# The starts that `init_scale` alone describes, by the names of the command line and of sweeps.
+SCALED: dict[str, Callable[..., Start]] = {
+    "gaussian": Gaussian,
+    "tied-gaussian": TiedGaussian,
+    "identity": Identity,
+    "orthogonal": Orthogonal,
+}
+
+
+def default_scale(values: np.ndarray) -> float:
+    """Return the `init_scale` where none is given: a thousandth of the norm of what is observed."""
+    return 1e-3 * (float(np.linalg.norm(values)) or 1.0)

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg
 
+from depthrank.factors import end_to_end
 from depthrank.spectra import singular_values
 
 _TRUSTED = 1e-6  # above this ratio to the largest value, the product itself is precise enough
@@ -40,9 +41,7 @@ def product_singular_values(factors: Sequence[np.ndarray]) -> np.ndarray:
     **Label.** Numerical. A value below the precision of a factor itself (about 1e-16 of that
     factor's largest singular value, to the power of the depth) is noise here too.
     """
-    product = factors[0]
-    for factor in factors[1:]:
-        product = factor @ product
+    product = end_to_end(factors)
     values = np.array(singular_values(product))
     # The product alone is precise enough for most members of a stack.
     graded = (values[..., -1] <= _TRUSTED * values[..., 0]) & (values[..., 0] > 0)
@@ -59,9 +58,7 @@ def _graded(chain: list[np.ndarray], product: np.ndarray, plain: np.ndarray) -> 
     chain[0] = np.take_along_axis(chain[0], np.array(order)[:, None, :], axis=2)
     for _ in range(_SWEEPS):
         chain = _sweep(chain)
-    triangle = chain[0]
-    for factor in chain[1:]:
-        triangle = factor @ triangle
+    triangle = end_to_end(chain)
     values = plain.copy()
     patterns, which = np.unique(_cuts(triangle), axis=0, return_inverse=True)
     for index, cuts in enumerate(patterns):

@@ -32,36 +32,32 @@ class Offsets(StrEnum):
     BOTH = "both"
 
 
-def _option(*names: str, help: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar)
-
-
 def command(
     ctx: typer.Context,
     input: options.Input,
-    out: Annotated[
-        Path | None,
-        _option("-o", "--out", help="Where the filled table goes; its ending says the kind."),
-    ] = None,
+    out: options.Out = None,
     model: Annotated[
-        Path | None, _option(help="Keep the fitted model (.depthrank).", metavar="FILE")
+        Path | None, options.option(help="Keep the fitted model (.depthrank).", metavar="FILE")
     ] = None,
     report: options.Report = None,
     depth: Annotated[
-        str, _option(help="Number of factors; auto chooses on held-out cells.", metavar="auto|N")
+        str,
+        options.option(help="Number of factors; auto chooses on held-out cells.", metavar="auto|N"),
     ] = "auto",
     width: Annotated[
-        int | None, _option(help="Hidden width, which bounds the rank.", metavar="N")
+        int | None, options.option(help="Hidden width, which bounds the rank.", metavar="N")
     ] = None,
     weight_decay: Annotated[
-        str, _option(help="Weight decay for the table scaled to size one.", metavar="auto|X")
+        str, options.option(help="Weight decay for the table scaled to size one.", metavar="auto|X")
     ] = "auto",
     init_scale: Annotated[
         str,
-        _option(help="Norm of the end-to-end matrix at the start, scaled.", metavar="auto|X"),
+        options.option(
+            help="Norm of the end-to-end matrix at the start, scaled.", metavar="auto|X"
+        ),
     ] = "auto",
     offsets: Annotated[
-        Offsets, _option(help="Row and column effects taken off first.")
+        Offsets, options.option(help="Row and column effects taken off first.")
     ] = Offsets.AUTO,
     rows: options.Rows = None,
     cols: options.Cols = None,
@@ -76,7 +72,7 @@ def command(
     mask: options.Mask = None,
     holdout: Annotated[
         float,
-        _option(
+        options.option(
             help="Keep this share of the cells out of training altogether and measure the error "
             "there.",
             metavar="F",
@@ -85,7 +81,7 @@ def command(
     seed: options.Seed = None,
     max_seconds: Annotated[
         float | None,
-        _option(help="Take the best state after so many seconds.", metavar="S"),
+        options.option(help="Take the best state after so many seconds.", metavar="S"),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -2,9 +2,14 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def option(*names: str, help: str, metavar: str | None = None) -> Any:
+    """Return an option of one command; its name is the parameter's unless others are given."""
+    return typer.Option(*names, help=help, metavar=metavar)
 
 
 class Header(StrEnum):
@@ -99,6 +104,10 @@ Value = Annotated[float, typer.Option("--value", metavar="W", help="The observed
 Seed = Annotated[
     int | None,
     typer.Option("--seed", metavar="N", help="Seed of all randomness; drawn and reported if left."),
+]
+Out = Annotated[
+    Path | None,
+    option("-o", "--out", help="Where the filled table goes; its ending says the kind."),
 ]
 Report = Annotated[
     Path | None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from depthrank.errors import DepthrankError
+from depthrank.errors import DepthrankError, check_range
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,6 +80,7 @@ def make(
 
     from depthrank import patterns
     from depthrank.observations import Observations
+    from depthrank.truths import low_rank
 
     if pattern is None:
         in_blocks = blocks is not None or block_size != 1
@@ -102,6 +103,7 @@ def make(
     if rank is None:
         truth, known, equation = np.full(mask.shape, value), None, f"np.full(mask.shape, {value})"
     else:
+        check_range("--rank", rank, 1, min(mask.shape))
         truth = known = low_rank(mask.shape, rank, value, seed)
         equation = f"low_rank(mask.shape, {rank}, {value}, seed={seed})"
     observations = Observations.from_mask(truth, mask)
@@ -109,24 +111,11 @@ def make(
         raise DepthrankError("the pattern observes no entry; give a larger --fraction or --count.")
     words = ", ".join([repr(arguments[0]), *(f"{k}={v!r}" for k, v in arguments[1].items())])
     python = [
-        "import numpy as np" if rank is None else "from depthrank.cli.problems import low_rank",
+        "import numpy as np" if rank is None else "from depthrank.truths import low_rank",
         f"mask = depthrank.patterns.{name}({words})",
         f"observations = depthrank.Observations.from_mask({equation}, mask)",
     ]
     return Made(observations, "\n".join(python), known, equal if rank is None else None)
-
-
-def low_rank(shape: tuple[int, int], rank: int, size: float, seed: int) -> "np.ndarray":
-    """Return a random matrix of a rank: a product of Gaussian factors, entries of RMS `size`."""
-    import numpy as np
-
-    from depthrank.seeds import generator
-
-    if not 1 <= rank <= min(shape):
-        raise DepthrankError(f"--rank is {rank}; it must lie between 1 and {min(shape)}.")
-    rng = generator(seed, "truth")
-    product = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
-    return product * (size / np.sqrt(np.mean(product**2)))
 
 
 def start(
@@ -137,8 +126,6 @@ def start(
     observations: "Observations",
 ) -> "Start":
     """Return how the factors start; by default alpha-m where alpha is given, else Gaussian."""
-    import numpy as np
-
     from depthrank import initialization
 
     if init is None:
@@ -153,14 +140,8 @@ def start(
     if alpha is not None or m is not None:
         raise DepthrankError(f"--alpha and --m belong to --init alpha-m; {init} has --init-scale.")
     if init_scale is None:
-        init_scale = 1e-3 * (float(np.linalg.norm(observations.values)) or 1.0)
-    named: dict[Init, Any] = {
-        Init.GAUSSIAN: initialization.Gaussian,
-        Init.TIED_GAUSSIAN: initialization.TiedGaussian,
-        Init.IDENTITY: initialization.Identity,
-        Init.ORTHOGONAL: initialization.Orthogonal,
-    }
-    return named[init](init_scale=init_scale)
+        init_scale = initialization.default_scale(observations.values)
+    return initialization.SCALED[init](init_scale=init_scale)
 
 
 def _shape(dimension: int | None, shape: str | None) -> tuple[int, int]:

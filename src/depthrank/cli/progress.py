@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,10 +16,7 @@ LINE_SECONDS = 20.0  # between two plain lines: three a minute
 
 
 class Reporter:
-    """Shows where a run stands; hand `callback` to the library.
-
-    The bar runs over the logarithm of the loss, from the start to the tolerance: gradient flow
-    loses its residual exponentially, so that is the scale on which it moves evenly.
+    """Shows where something long stands; hand `callback` to the library.
 
     Parameters
     ----------
@@ -26,10 +24,22 @@ class Reporter:
         What is going on, one or two words.
     quiet : bool
         Show nothing.
+    read : callable
+        From what the library tells to (total, completed, words); a flow's state by default.
+    begins : str
+        What goes on before the library tells anything.
     """
 
-    def __init__(self, label: str, *, quiet: bool) -> None:
+    def __init__(
+        self,
+        label: str,
+        *,
+        quiet: bool,
+        read: Callable[[Any], tuple[float | None, float, str]] | None = None,
+        begins: str = "compiling",
+    ) -> None:
         self.label, self.quiet = label, quiet
+        self._read, self._begins = read or of_flow, begins
         self._bars: Bars | None = None
         self._task: Any = None
         self._spoken = time.monotonic()
@@ -38,7 +48,7 @@ class Reporter:
         if not self.quiet and sys.stderr.isatty():
             self._bars = _bars()
             self._bars.start()
-            self._task = self._bars.add_task(self.label, total=None, about="compiling")
+            self._task = self._bars.add_task(self.label, total=None, about=self._begins)
         return self
 
     def __exit__(
@@ -51,18 +61,27 @@ class Reporter:
             self._bars.stop()
 
     def callback(self, state: Any) -> None:
-        """Show a state of the run, a `depthrank.dynamics.flow.Progress`."""
+        """Show what the library tells."""
         if self.quiet:
             return
-        share = log_share(state.start_mse, state.observed_mse, state.tol_mse)
         if self._bars is not None:
-            total = None if share is None else 1.0
-            self._bars.update(self._task, total=total, completed=share or 0.0, about=about(state))
+            total, completed, words = self._read(state)
+            self._bars.update(self._task, total=total, completed=completed, about=words)
             return
         now = time.monotonic()
         if now - self._spoken >= LINE_SECONDS:
             self._spoken = now
-            console.say(f"{self.label}: {about(state)}")
+            console.say(f"{self.label}: {self._read(state)[2]}")
+
+
+def of_flow(state: Any) -> tuple[float | None, float, str]:
+    """Read a `depthrank.dynamics.trajectory.Progress`.
+
+    The bar runs over the logarithm of the loss, from the start to the tolerance: gradient flow
+    loses its residual exponentially, so that is the scale on which it moves evenly.
+    """
+    share = log_share(state.start_mse, state.observed_mse, state.tol_mse)
+    return (None if share is None else 1.0), share or 0.0, about(state)
 
 
 def log_share(start: float, now: float, tolerance: float) -> float | None:

@@ -1,66 +1,14 @@
-"""Progress of a count of cells on standard error: a bar on a terminal, plain lines elsewhere."""
+"""How a sweep stands, for the progress on standard error."""
 
-import sys
-import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-from depthrank.cli import console
-from depthrank.cli.progress import LINE_SECONDS
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-
     from depthrank.sweeps.running import Count
 
 
-class CountReporter:
-    """Shows how a sweep stands; hand `callback` to the library.
-
-    Parameters
-    ----------
-    label : str
-        What is going on.
-    quiet : bool
-        Show nothing.
-    """
-
-    def __init__(self, label: str, *, quiet: bool) -> None:
-        self.label, self.quiet = label, quiet
-        self._bars: Bars | None = None
-        self._task: Any = None
-        self._spoken = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if not self.quiet and sys.stderr.isatty():
-            from depthrank.cli.progress import _bars
-
-            self._bars = _bars()
-            self._bars.start()
-            self._task = self._bars.add_task(self.label, total=None, about="starting")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
-    def callback(self, count: "Count") -> None:
-        """Show how the sweep stands."""
-        if self.quiet:
-            return
-        if self._bars is not None:
-            ended = count.done + count.failed
-            self._bars.update(self._task, total=count.cells, completed=ended, about=about(count))
-            return
-        now = time.monotonic()
-        if now - self._spoken >= LINE_SECONDS:
-            self._spoken = now
-            console.say(f"{self.label}: {about(count)}")
+def of_sweep(count: "Count") -> tuple[float, float, str]:
+    """Read a count of cells as (total, completed, words)."""
+    return count.cells, count.done + count.failed, about(count)
 
 
 def about(count: "Count") -> str:

@@ -99,11 +99,12 @@ def command(
         _estimate(read, workers, json)
         return
     _check(out, resume)
-    from depthrank.cli.progress_count import CountReporter
+    from depthrank.cli.progress import Reporter
+    from depthrank.cli.progress_count import of_sweep
     from depthrank.sweeps.running import run_sweep
 
     try:
-        with CountReporter("sweep", quiet=quiet) as reporter:
+        with Reporter("sweep", quiet=quiet, read=of_sweep, begins="starting") as reporter:
             count = run_sweep(
                 read,
                 out,

@@ -30,10 +30,6 @@ class Strategy(StrEnum):
     COLD = "cold"
 
 
-def _option(*names: str, help: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar)
-
-
 def command(
     ctx: typer.Context,
     saved: Annotated[
@@ -50,23 +46,20 @@ def command(
             metavar="NEW", help="New cells, in any form that `complete` reads.", show_default=False
         ),
     ],
-    out: Annotated[
-        Path | None,
-        _option("-o", "--out", help="Where the filled table goes; its ending says the kind."),
-    ] = None,
+    out: options.Out = None,
     strategy: Annotated[
-        Strategy, _option(help="Resume, treat the factors first, or start over.")
+        Strategy, options.option(help="Resume, treat the factors first, or start over.")
     ] = Strategy.AUTO,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also fit from scratch, and set both side by side.")
     ] = False,
     model: Annotated[
         Path | None,
-        _option(help="Keep the new model here, and MODEL as it is.", metavar="FILE"),
+        options.option(help="Keep the new model here, and MODEL as it is.", metavar="FILE"),
     ] = None,
     report: options.Report = None,
     depth: Annotated[
-        int | None, _option(help="Refuse a model of another depth.", metavar="N")
+        int | None, options.option(help="Refuse a model of another depth.", metavar="N")
     ] = None,
     rows: options.Rows = None,
     cols: options.Cols = None,
@@ -81,10 +74,10 @@ def command(
     mask: options.Mask = None,
     holdout: Annotated[
         float,
-        _option(help="Keep this share of the new cells out, and measure the error there."),
+        options.option(help="Keep this share of the new cells out, and measure the error there."),
     ] = 0.0,
     max_seconds: Annotated[
-        float | None, _option(help="Take the best state after so many seconds.", metavar="S")
+        float | None, options.option(help="Take the best state after so many seconds.", metavar="S")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

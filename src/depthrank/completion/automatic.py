@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from depthrank.completion.averaging import SWEEPS, Average, average
+from depthrank.completion.averaging import SWEEPS, Average, average_table
 from depthrank.completion.exact import CLEAN, EXACT, exact, one_signed, positive
 from depthrank.completion.finished import trajectory_of
 from depthrank.completion.fitting import SMALL, Setting, run
@@ -197,28 +197,11 @@ def _averaged(task: Task, width: int, offsets: str) -> Trial:
 def _average(
     observations: Observations, task: Task, width: int, offsets: str
 ) -> tuple[Average, Preparation]:
-    """Average a table; effects are estimated together with the factors, in the table's scale."""
-    way = prepare(observations, offsets, task.wish.scaling)
-    together = way.scaling != "columns"
-    if together:
-        way = replace(
-            way, row_effects=np.zeros_like(way.row_effects), col_effects=0 * way.col_effects
-        )
-    found = average(
-        way.apply(observations),
-        width,
-        offsets if together else "none",
-        task.engine.seed,
-        sweeps=_CLEAN_SWEEPS if _small(observations) else SWEEPS,
+    """Average a table, longer where that costs little."""
+    sweeps = _CLEAN_SWEEPS if _small(observations) else SWEEPS
+    return average_table(
+        observations, width, offsets, task.wish.scaling, task.engine.seed, sweeps=sweeps
     )
-    if together:
-        scale = float(way.scales[0])
-        way = replace(
-            way,
-            row_effects=scale * found.rows.mean[:, -1],
-            col_effects=scale * found.cols.mean[:, -1],
-        )
-    return found, way
 
 
 def _decay(found: Average) -> float:

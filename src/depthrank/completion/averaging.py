@@ -9,6 +9,7 @@ each direction, which a peak cannot tell, are learned with it, and directions th
 support fade away.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from depthrank.completion.offsets import Preparation, prepare
 from depthrank.observations import Observations
 
 Floats = NDArray[np.float64]
@@ -103,6 +105,57 @@ class Pattern:
         self.mask_t: Any = mask.T.tocsr() if thin else np.ascontiguousarray(self.mask.T)
         self.table_t: Any = table.T.tocsr() if thin else np.ascontiguousarray(self.table.T)
         self.observations = observations
+
+
+def average_table(
+    observations: Observations,
+    width: int,
+    offsets: str,
+    scaling: str,
+    seed: int,
+    *,
+    start: Callable[[Preparation], tuple[Floats, Floats]] | None = None,
+    sweeps: int = SWEEPS,
+) -> tuple[Average, Preparation]:
+    """Prepare a table and average it, its effects together with the factors.
+
+    Parameters
+    ----------
+    observations : Observations
+        In the units of the table.
+    width, seed, sweeps
+        As `average` takes them.
+    offsets, scaling : str
+        As `prepare` takes them. Where columns have scales of their own, effects are taken off
+        first: they would not be additive afterwards.
+    start : callable, optional
+        From the preparation to factors to start from.
+
+    Returns
+    -------
+    (Average, Preparation)
+        The effects that were found are part of the preparation.
+    """
+    way = prepare(observations, offsets, scaling)
+    together = way.scaling != "columns"
+    if together:
+        way = replace(way, row_effects=0 * way.row_effects, col_effects=0 * way.col_effects)
+    found = average(
+        way.apply(observations),
+        width,
+        offsets if together else "none",
+        seed,
+        start=None if start is None else start(way),
+        sweeps=sweeps,
+    )
+    if together:
+        scale = float(way.scales[0])
+        way = replace(
+            way,
+            row_effects=scale * found.rows.mean[:, -1],
+            col_effects=scale * found.cols.mean[:, -1],
+        )
+    return found, way
 
 
 def average(

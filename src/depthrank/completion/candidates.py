@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from depthrank.completion.alternating import right_factor, sweep, trajectory
 from depthrank.completion.automatic import factors_of
-from depthrank.completion.averaging import average
+from depthrank.completion.averaging import average_table
 from depthrank.completion.finished import trajectory_of
 from depthrank.completion.fitting import INIT_SCALE, SMALL, Engine, Setting, run
 from depthrank.completion.merging import News, grown
@@ -17,7 +18,6 @@ from depthrank.completion.model import CompletionModel
 from depthrank.completion.offsets import Preparation, prepare
 from depthrank.completion.reading import settings
 from depthrank.completion.selection import fit
-from depthrank.completion.sweeps import right_factor, sweep, trajectory
 from depthrank.completion.trials import Fit, Trial, Wish, errors
 from depthrank.coordinates import spare_cells
 from depthrank.factors import Factors
@@ -305,32 +305,25 @@ def _averaged(
 ) -> tuple[Any, Preparation, Factors, float]:
     """Average from a right factor; rows follow from it in the first half sweep."""
     clock = time.perf_counter()
-    offsets, old = job.setting.offsets, before.preparation if before else job.model.preparation
-    way = prepare(table, offsets, job.wish.scaling)
-    together = way.scaling != "columns"
-    if together:
-        way = replace(way, row_effects=0 * way.row_effects, col_effects=0 * way.col_effects)
+    old = before.preparation if before else job.model.preparation
     (m, n), known = table.shape, right.shape[1]
-    w = min(job.setting.width, max(min(m, n) - 1, 1), _WIDEST)
-    random = generator(job.engine.seed, "spare")
-    v = _SPARE * random.standard_normal((n, w))
-    kept = right[:w] * (old.scales / way.scales[:known])
-    v[:known, : len(kept)] += kept.T
-    found = average(
-        way.apply(table),
-        w,
-        offsets if together else "none",
+    width = min(job.setting.width, max(min(m, n) - 1, 1), _WIDEST)
+
+    def start(way: Preparation) -> tuple[np.ndarray, np.ndarray]:
+        v = _SPARE * generator(job.engine.seed, "spare").standard_normal((n, width))
+        kept = right[:width] * (old.scales / way.scales[:known])
+        v[:known, : len(kept)] += kept.T
+        return np.zeros((m, width)), v
+
+    found, way = average_table(
+        table,
+        width,
+        job.setting.offsets,
+        job.wish.scaling,
         job.engine.seed,
-        start=(np.zeros((m, w)), v),
+        start=start,
         sweeps=_SWEEPS_ON if before is None else _SWEEPS_LEFT,
     )
-    if together:
-        scale = float(way.scales[0])
-        way = replace(
-            way,
-            row_effects=scale * found.rows.mean[:, -1],
-            col_effects=scale * found.cols.mean[:, -1],
-        )
     return found, way, factors_of(found), time.perf_counter() - clock
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from depthrank.completion.alternating import sweep
 from depthrank.completion.candidates import (
     Job,
     can_average,
@@ -36,7 +37,6 @@ from depthrank.completion.offsets import prepare
 from depthrank.completion.reading import check_parameters, read_table
 from depthrank.completion.reporting import report
 from depthrank.completion.selection import fit
-from depthrank.completion.sweeps import sweep
 from depthrank.completion.trials import Fit
 from depthrank.errors import DepthrankError
 from depthrank.factors import Factors

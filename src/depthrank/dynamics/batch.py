@@ -17,10 +17,10 @@ from depthrank._version import __version__
 from depthrank.dynamics import endings
 from depthrank.dynamics.lanes import Outcome, follow, lanes_for
 from depthrank.dynamics.problem import Problem
-from depthrank.dynamics.setup import check_range, make_problem, residual_scale
+from depthrank.dynamics.setup import make_problem, residual_scale
 from depthrank.dynamics.state import Control, Method
 from depthrank.dynamics.trajectory import CONVENTIONS
-from depthrank.errors import DepthrankError
+from depthrank.errors import DepthrankError, check_range
 from depthrank.factors import Factors
 from depthrank.observations import Observations
 from depthrank.product_spectrum import product_singular_values

@@ -18,13 +18,12 @@ from depthrank.dynamics.problem import Problem
 from depthrank.dynamics.setup import (
     check_choice,
     check_memory,
-    check_range,
     make_problem,
     residual_scale,
     starting_factors,
 )
 from depthrank.dynamics.trajectory import Progress, Recorder, Trajectory, imbalance_drift
-from depthrank.errors import DepthrankError
+from depthrank.errors import DepthrankError, check_range
 from depthrank.initialization import Start
 from depthrank.observations import Observations
 from depthrank.seeds import generator

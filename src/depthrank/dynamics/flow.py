@@ -12,14 +12,13 @@ from depthrank.dynamics.run import Run, one
 from depthrank.dynamics.setup import (
     check_choice,
     check_memory,
-    check_range,
     make_problem,
     residual_scale,
     starting_factors,
 )
 from depthrank.dynamics.state import SOLVERS, Control, Method
 from depthrank.dynamics.trajectory import Progress, Trajectory
-from depthrank.errors import DepthrankError
+from depthrank.errors import DepthrankError, check_range
 from depthrank.factors import Factors, end_to_end, imbalance
 from depthrank.initialization import Start
 from depthrank.observations import Observations

@@ -9,8 +9,8 @@ import numpy as np
 from depthrank import memory
 from depthrank.dynamics.problem import Problem
 from depthrank.errors import DepthrankError
-from depthrank.factors import Factors, check_factors, dims
-from depthrank.initialization import Gaussian, Start
+from depthrank.factors import Factors, check_factors, dims, end_to_end
+from depthrank.initialization import Gaussian, Start, default_scale
 from depthrank.observations import Observations
 
 
@@ -37,8 +37,7 @@ def starting_factors(
     if depth is None:
         raise DepthrankError("depth is missing; give the number of factors (>= 1), or factors.")
     if init is None:
-        size = float(np.linalg.norm(observations.values)) or 1.0
-        init = Gaussian(init_scale=1e-3 * size)
+        init = Gaussian(default_scale(observations.values))
     return init(dims(observations.shape, depth, width), seed)
 
 
@@ -75,16 +74,8 @@ def residual_scale(observations: Observations, factors: Factors) -> float:
         return 1.0
     if observations.rms > 0:
         return float(observations.rms) ** 2
-    product = factors[0]
-    for factor in factors[1:]:
-        product = factor @ product
+    product = end_to_end(factors)
     return float(np.mean(product[observations.rows, observations.cols] ** 2))
-
-
-def check_range(name: str, value: float, low: float, high: float = np.inf) -> None:
-    """Refuse a number outside [low, high]."""
-    if isinstance(value, bool | str) or not low <= value <= high:
-        raise DepthrankError(f"{name} is {value!r}; it must lie between {low:g} and {high:g}.")
 
 
 def check_choice(name: str, given: str, accepted: Sequence[str]) -> None:

@@ -49,7 +49,7 @@ def anchored_flow(
     list of (factors, time)
         Label: numerical, splitting error of second order in 1/steps.
     """
-    from depthrank.plasticity.batch import factors_of, follow
+    from depthrank.dynamics.members import factors_of, follow
 
     total = min(LASTING / strength, max_time)
     h = total / steps

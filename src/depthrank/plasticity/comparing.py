@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthrank._version import __version__
+from depthrank.dynamics.members import factors_of, follow
 from depthrank.errors import DepthrankError
 from depthrank.factors import Factors, dims, end_to_end, widths
 from depthrank.initialization import Start
 from depthrank.observations import Observations
 from depthrank.plasticity.anchored import anchored_flow
-from depthrank.plasticity.batch import factors_of, follow
 from depthrank.plasticity.phases import Phase, seen_by
 from depthrank.plasticity.remedies import Border, Remedy
 from depthrank.spectra import stable_rank

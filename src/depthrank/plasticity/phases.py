@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from depthrank.errors import DepthrankError
-from depthrank.factors import Factors, check_factors, dims, end_to_end
-from depthrank.initialization import Gaussian, Start
+from depthrank.errors import DepthrankError, check_range
+from depthrank.factors import Factors, check_factors, dims, end_to_end, widths
+from depthrank.initialization import Gaussian, Start, default_scale
 from depthrank.observations import Observations
 from depthrank.plasticity.remedies import Border, Remedy, none
 
@@ -48,11 +48,7 @@ class Phase:
 
     def __post_init__(self) -> None:
         for name, low, high in (("tol", 0, 1), ("max_time", 0, np.inf), ("weight_decay", 0, 1e300)):
-            value = getattr(self, name)
-            if isinstance(value, bool | str) or not low <= value <= high:
-                raise DepthrankError(
-                    f"{name} is {value!r}; it must lie between {low:g} and {high:g}."
-                )
+            check_range(name, getattr(self, name), low, high)
 
 
 def seen_by(phases: Sequence[Phase]) -> list[tuple[Phase, Observations]]:
@@ -223,7 +219,7 @@ def warm_start(
         limit = phase.max_time
         if phase.remedy.strength > 0:
             now, used = anchored_flow(
-                [seen], [now], [rule(_sizes(now), seed)], phase.remedy.strength, limit
+                [seen], [now], [rule(widths(now), seed)], phase.remedy.strength, limit
             )[0]
             limit -= used
         one = flow(
@@ -241,17 +237,11 @@ def warm_start(
     return WarmStart(now, _joined(found, truth), tuple(found))
 
 
-def _sizes(factors: Factors) -> tuple[int, ...]:
-    from depthrank.factors import widths
-
-    return widths(factors)
-
-
 def _start(seen: Observations, init: Start | None) -> Start:
     """Return the rule of the start: that of `flow` if none is given."""
     if init is not None:
         return init
-    return Gaussian(1e-3 * (float(np.linalg.norm(seen.values)) or 1.0))
+    return Gaussian(default_scale(seen.values))
 
 
 def _joined(found: "Sequence[Trajectory]", truth: np.ndarray | None) -> "xarray.Dataset":

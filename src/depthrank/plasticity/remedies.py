@@ -7,10 +7,11 @@ of the phase it opens, by a pull towards the start.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from depthrank.errors import DepthrankError
+from depthrank.errors import DepthrankError, check_range
 from depthrank.factors import Factors, check_dims, end_to_end, widths
 from depthrank.initialization import Balanced, Start
 from depthrank.observations import Observations
@@ -109,7 +110,7 @@ def shrink(keep: float = 0.3) -> Remedy:
 
     Source: the deterministic half of Ash & Adams (2020).
     """
-    _share("keep", keep)
+    check_range("keep", keep, 0, 1)
     return Remedy(
         f"shrink {keep:g}",
         "keep W_l",
@@ -124,7 +125,7 @@ def shrink_perturb(keep: float = 0.3, noise: float = 1.0) -> Remedy:
 
     Source: Ash & Adams (2020), lambda = keep, noise in units of the initialisation.
     """
-    _share("keep", keep)
+    check_range("keep", keep, 0, 1)
     _at_least_0("noise", noise)
 
     def change(factors: Factors, border: Border) -> Factors:
@@ -154,7 +155,7 @@ def dash(floor: float = 0.3) -> Remedy:
 
     Source: Shin et al. (NeurIPS 2024), DASH; the choice of the basis is ours.
     """
-    _share("floor", floor)
+    check_range("floor", floor, 0, 1)
 
     def change(factors: Factors, border: Border) -> Factors:
         gradients = _gradients(factors, border.observations)
@@ -214,7 +215,7 @@ def truncate(*, rank: int | None = None, energy: float | None = None, noise: flo
             f"rank is {rank!r} and energy is {energy!r}; give exactly one of them."
         )
     if energy is not None:
-        _share("energy", energy)
+        check_range("energy", energy, 0, 1)
     elif isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 0:
         raise DepthrankError(f"rank is {rank!r}; it must be an integer >= 0.")
     _at_least_0("noise", noise)
@@ -326,22 +327,12 @@ def anchor(strength: float = 1e-2) -> Remedy:
 
 def _gradients(factors: Factors, observations: Observations) -> Factors:
     """Return dloss/dW_l on what is seen."""
-    below = [np.eye(factors[0].shape[1])]
-    for W in factors:
-        below.append(W @ below[-1])
-    rows, cols = observations.rows, observations.cols
-    back = np.zeros(observations.shape)
-    back[rows, cols] = below[-1][rows, cols] - observations.values
-    gradients = []
-    for W, right in zip(reversed(factors), reversed(below[:-1]), strict=True):
-        gradients.append(back @ right.T)
-        back = W.T @ back
-    return tuple(reversed(gradients))
+    from depthrank.dynamics.problem import Problem
 
-
-def _share(name: str, value: float) -> None:
-    if isinstance(value, bool | str) or not 0 <= value <= 1:
-        raise DepthrankError(f"{name} is {value!r}; it must lie between 0 and 1.")
+    # The problem of the flow, on NumPy arrays: nothing is compiled for one gradient.
+    problem: Any = Problem(observations.to_dense(fill=0.0), observations.mask(), 0.0)  # type: ignore[arg-type]
+    downhill, _ = problem.descent(factors)
+    return tuple(-step for step in downhill)
 
 
 def _at_least_0(name: str, value: float) -> None:

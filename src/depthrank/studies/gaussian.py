@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthrank import patterns, theory
+from depthrank.dynamics.members import products
 from depthrank.initialization import Gaussian, TiedGaussian
 from depthrank.observations import Observations
 from depthrank.seeds import generator
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, above, below, mean_interval
-from depthrank.studies.simulate import flows, observe, products
+from depthrank.studies.simulate import flows, observe
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:

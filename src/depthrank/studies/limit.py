@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthrank import patterns, theory
+from depthrank.dynamics.members import factors_of
 from depthrank.initialization import AlphaM
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, below
-from depthrank.studies.simulate import course, factors_of, flows, modes, observe
+from depthrank.studies.simulate import course, flows, modes, observe
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:
@@ -58,17 +59,13 @@ def run(settings: Settings, seed: int) -> Data:
 
 def _one_call(settings: Settings) -> Data:
     """Simulate a fine grid of starts at depth 3, diagonals of 2 and of 10, a call each."""
-    from depthrank.dynamics.batch import flow_batch
-
     alphas, ms = np.geomspace(1e-2, 1, settings.grid), np.geomspace(1.1, 100, settings.grid)
     alpha, m = (axis.ravel() for axis in np.meshgrid(alphas, ms, indexing="ij"))
     rows = []
     for d in (2, 10):
         starts = [AlphaM(a, b)((d,) * 4) for a, b in zip(alpha, m, strict=True)]
         seen = observe(patterns.diagonal((d, d)), settings.value)
-        found = flow_batch(seen, starts, tol=1e-16, rtol=2e-7)
-        if (found["stopped_by"] == "interrupted").any():
-            raise KeyboardInterrupt
+        found = flows(seen, starts, tol=1e-16, rtol=2e-7)
         exact = theory.limits_grid(depth=3, alpha=alpha, m=m, n_blocks=d, value=settings.value)
         s = found["singular_values"].values
         error = max(

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthrank import patterns, theory
+from depthrank.dynamics.members import factors_of, products
 from depthrank.factors import Factors, end_to_end
 from depthrank.initialization import AlphaM
 from depthrank.observations import Observations
 from depthrank.spectra import stable_rank
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, about, above, below
-from depthrank.studies.simulate import course, factors_of, flows, observe, products
+from depthrank.studies.simulate import course, flows, observe
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from depthrank import patterns
+from depthrank.dynamics.members import products
 from depthrank.initialization import TiedGaussian
 from depthrank.observations import Observations
 from depthrank.seeds import generator
 from depthrank.spectra import effective_rank
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, about, above, below, mean_interval
-from depthrank.studies.simulate import flows, products
+from depthrank.studies.simulate import flows
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import numpy as np
 
 from depthrank import patterns
 from depthrank import plasticity as p
+from depthrank.dynamics.members import factors_of, follow
 from depthrank.initialization import Gaussian
 from depthrank.observations import Observations
-from depthrank.plasticity.batch import factors_of, follow
 from depthrank.seeds import generator
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, above, below, mean_interval

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from depthrank.dynamics.members import factors_of, follow
 from depthrank.factors import Factors
 from depthrank.observations import Observations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from depthrank.dynamics.trajectory import Trajectory
 
-__all__ = ["course", "descents", "factors_of", "flows", "modes", "observe", "products"]
+__all__ = ["course", "descents", "flows", "modes", "observe"]
 
 Array = NDArray[np.float64]
 
@@ -33,36 +34,8 @@ def flows(
     rtol: float = 1e-8,
     max_time: float = np.inf,
 ) -> "xarray.Dataset":
-    """Follow gradient flows of one shape to their ends.
-
-    Returns
-    -------
-    xarray.Dataset
-        That of `flow_batch`, with the final factors.
-    """
-    from depthrank.dynamics.batch import flow_batch
-
-    found = flow_batch(observations, starts, tol=tol, rtol=rtol, max_time=max_time, factors=True)
-    if (found["stopped_by"] == "interrupted").any():  # the batch keeps Ctrl-C to itself
-        raise KeyboardInterrupt
-    return found
-
-
-def factors_of(data: "xarray.Dataset") -> list[Factors]:
-    """Return the final factors of every member."""
-    names = [f"factor_{k}" for k in range(1, 100) if f"factor_{k}" in data]
-    layers = [data[name].values for name in names]
-    return [tuple(layer[k] for layer in layers) for k in range(data.sizes["member"])]
-
-
-def products(data: "xarray.Dataset") -> Array:
-    """Return the final end-to-end matrices, [member, m, n]."""
-    product = data["factor_1"].values
-    for k in range(2, 100):
-        if f"factor_{k}" not in data:
-            break
-        product = data[f"factor_{k}"].values @ product
-    return np.asarray(product)
+    """Follow gradient flows of one shape to their ends, closer than by default."""
+    return follow(observations, starts, tol=tol, rtol=rtol, max_time=max_time)
 
 
 def course(

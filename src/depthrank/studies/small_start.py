@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthrank import patterns, theory
+from depthrank.dynamics.members import factors_of
 from depthrank.initialization import AlphaM
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, about, below
-from depthrank.studies.simulate import factors_of, flows, modes, observe
+from depthrank.studies.simulate import flows, modes, observe
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from depthrank import theory
+from depthrank.dynamics.members import factors_of, products
 from depthrank.initialization import AlphaM
 from depthrank.observations import Observations
 from depthrank.product_spectrum import product_singular_values
 from depthrank.studies import drawing
 from depthrank.studies.claim import Claim, about, above, below
-from depthrank.studies.simulate import course, factors_of, flows, products
+from depthrank.studies.simulate import course, flows
 from depthrank.studies.study import Data, Study
 
 if TYPE_CHECKING:

@@ -11,15 +11,10 @@ from depthrank.errors import DepthrankError
 from depthrank.observations import Observations
 from depthrank.seeds import generator
 from depthrank.sweeps.settings import LimitsCell, MatrixCell, StartedCell, seed_of
+from depthrank.truths import low_rank
 
 __all__ = ["Made", "blocks_of", "make", "shape_of", "start_of"]
 
-_STARTS: dict[str, Any] = {
-    "gaussian": initialization.Gaussian,
-    "tied-gaussian": initialization.TiedGaussian,
-    "identity": initialization.Identity,
-    "orthogonal": initialization.Orthogonal,
-}
 # What a problem depends on: cells that agree in these share one.
 _FIELDS = tuple(MatrixCell.model_fields)
 
@@ -65,7 +60,7 @@ def _make(values: tuple[Any, ...]) -> Made:
         if cell.rank is None:
             matrix = np.full(mask.shape, cell.value)
         else:
-            matrix = truth = _low_rank(mask.shape, cell.rank, cell.value, seed_of(cell, "truth"))
+            matrix = truth = low_rank(mask.shape, cell.rank, cell.value, seed_of(cell, "truth"))
         observations = Observations.from_mask(matrix, mask)
     if cell.noise > 0:
         rng = generator(seed_of(cell, "noise"), "noise")
@@ -115,9 +110,8 @@ def start_of(cell: StartedCell, observations: Observations) -> initialization.St
         return initialization.AlphaM(alpha=cell.alpha, m=cell.m)
     scale = cell.init_scale
     if scale is None:
-        scale = 1e-3 * (float(np.linalg.norm(observations.values)) or 1.0)
-    start: initialization.Start = _STARTS[name](init_scale=scale)
-    return start
+        scale = initialization.default_scale(observations.values)
+    return initialization.SCALED[name](init_scale=scale)
 
 
 def _mask(cell: MatrixCell) -> np.ndarray:
@@ -142,12 +136,3 @@ def _mask(cell: MatrixCell) -> np.ndarray:
         return patterns.banded(shape, lower=cell.band, upper=cell.band)
     mask: np.ndarray = getattr(patterns, name.replace("-", "_"))(shape)
     return mask
-
-
-def _low_rank(shape: tuple[int, int], rank: int, size: float, seed: int) -> np.ndarray:
-    """Return a random matrix of a rank: a product of Gaussian factors, entries of RMS `size`."""
-    if rank > min(shape):
-        raise DepthrankError(f"rank is {rank}; a matrix of shape {shape} has at most {min(shape)}")
-    rng = generator(seed, "truth")
-    product = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
-    return np.asarray(product * (size / np.sqrt(np.mean(product**2))))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from depthrank.errors import DepthrankError
-from depthrank.factors import Factors, dims
+from depthrank.factors import Factors, dims, end_to_end
 from depthrank.sweeps.batches import Batch
 from depthrank.sweeps.problems import Made, blocks_of, make, start_of
 from depthrank.sweeps.settings import (
@@ -107,6 +107,7 @@ def _trained(batch: Batch, progress: Told | None) -> Results:
 
 def _flows(members: list[Any], progress: Told | None) -> dict[str, np.ndarray]:
     from depthrank.dynamics.batch import flow_batch
+    from depthrank.dynamics.members import products
 
     seen = [made.observations for _, _, made, _ in members]
     first: FlowCell = members[0][1]
@@ -126,7 +127,7 @@ def _flows(members: list[Any], progress: Told | None) -> dict[str, np.ndarray]:
     ends = {name: data[name].values for name in kept}
     codes = {word: code for code, word in enumerate(ENDINGS)}
     ends["stopped_by"] = np.array([codes[str(word)] for word in data["stopped_by"].values])
-    ends["end_to_end"] = _products([data[f"factor_{k}"].values for k in range(1, first.depth + 1)])
+    ends["end_to_end"] = products(data)
     return ends
 
 
@@ -147,7 +148,7 @@ def _descents(members: list[Any], progress: Told | None) -> dict[str, np.ndarray
         batch_size=cells[0].batch_size,
         seeds=[cell.seed for cell in cells],
     )
-    s = np.stack([product_singular_values(member) for member in zip(*factors, strict=True)])
+    s = product_singular_values(factors)
     codes = {word: code for code, word in enumerate(ENDINGS)}
     steps = ends["steps"]
     return {
@@ -158,15 +159,8 @@ def _descents(members: list[Any], progress: Told | None) -> dict[str, np.ndarray
         "steps": steps,
         "evaluations": steps,
         "stopped_by": np.array([codes[word] for word in ends["stopped_by"]]),
-        "end_to_end": _products(factors),
+        "end_to_end": end_to_end(factors),
     }
-
-
-def _products(layers: Sequence[np.ndarray]) -> np.ndarray:
-    product = layers[0]
-    for layer in layers[1:]:
-        product = layer @ product
-    return product
 
 
 def _measure(results: Results, k: int, made: Made, end_to_end: np.ndarray) -> None:

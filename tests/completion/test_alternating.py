@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from depthrank import Observations, imbalance
-from depthrank.completion.sweeps import right_factor, sweep
+from depthrank.completion.alternating import right_factor, sweep
 from depthrank.initialization import Balanced
 
 RNG = np.random.default_rng(10)
